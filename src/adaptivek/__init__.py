@@ -1,0 +1,18 @@
+"""Training good models on badly labelled data: Adaptive-k and the methods around it."""
+
+from .methods import METHODS as METHODS
+from .methods import MKL as MKL
+from .methods import AdaptiveK as AdaptiveK
+from .methods import Oracle as Oracle
+from .methods import Vanilla as Vanilla
+from .methods import VanillaMKL as VanillaMKL
+from .selection import Memory as Memory
+from .selection import Outcome as Outcome
+from .selection import Selection as Selection
+from .selection import objective as objective
+from .selection import start as start
+from .types import Seen as Seen
+from .types import Selector as Selector
+from .types import Task as Task
+
+__version__ = "0.1.0"

@@ -1,0 +1,143 @@
+"""The command line: each command is a call into one module."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Annotated, Literal, TypedDict
+
+from . import __version__
+
+try:
+    import tyro
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Table
+except ImportError:
+    sys.exit("the adaptivek command needs more than the library: pip install 'adaptivek[cli]'")
+
+DESCRIPTION = f"""\
+Train good models on badly labelled data (adaptivek {__version__}).
+
+Wrong labels have high loss. After some plain training, Adaptive-k keeps only the samples of each
+mini-batch whose loss is at most a threshold that a moving average supplies: no noise ratio to guess,
+no second model. The share it leaves out tells how noisy the data is.
+
+  adaptivek train digits --noise-rate 0.4 --out runs/first    train with 40 % wrong labels
+  adaptivek methods                                           the methods to choose from
+"""
+
+out = Console()
+
+
+class Overrides(TypedDict, total=False):
+    """The recipe of the data set, field by field; what is not given stays as it is."""
+
+    network: str
+    """notebook-cnn, digits-cnn or resnet18"""
+    epochs: int
+    """how long to train"""
+    warmup_epochs: int
+    """epochs of plain training first, for methods that start late"""
+    batch_size: int
+    """samples per step"""
+    optimizer: Literal["sgd", "adam"]
+    """how weights are updated"""
+    learning_rate: float
+    """initial learning rate"""
+    momentum: float
+    """of sgd"""
+    weight_decay: float
+    """penalty on large weights"""
+    decay_every: int
+    """epochs between drops of the learning rate"""
+    decay_factor: float
+    """what a drop multiplies it by"""
+
+
+def train(
+    dataset: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATASET")],
+    /,
+    folder: Annotated[Path, tyro.conf.arg(name="out", metavar="DIR")],
+    overrides: Annotated[Overrides, tyro.conf.arg(name="")],
+    method: str = "adaptive-k",
+    noise: Literal["directed", "symmetric", "pair-flip", "instance"] = "directed",
+    noise_rate: float = 0.0,
+    exact_noise: bool = False,
+    seed: int = 0,
+    reforward: bool = False,
+    device: str = "auto",
+) -> None:
+    """Train one network and write what happened.
+
+    DIR gets the configuration, a record per epoch (JSON lines), which labels were made wrong, and the
+    final weights (safetensors). The same command on the same DIR goes on where it was stopped.
+
+    Args:
+        dataset: data set to train on: digits (bundled with scikit-learn, no download)
+        folder: folder for the results
+        overrides: replaces parts of the recipe
+        method: see `adaptivek methods`; parameters go behind a colon: "mkl:keep=0.7"
+        noise: how labels are made wrong
+        noise_rate: share of the training labels to make wrong
+        exact_noise: flip exactly that share, instead of each label with that chance
+        seed: decides the noise, the initial weights, the order of batches and dropout
+        reforward: run the kept samples through the network a second time, as the paper's notebook does
+        device: where to train: auto, cpu, cuda
+    """
+    from .runs import run
+    from .train import RECIPES, Recipe, RunSpec
+
+    recipe = dataclasses.replace(RECIPES.get(dataset, Recipe()), **overrides)
+    spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[status]}"),
+    )
+    record = None
+    with Progress(*columns, console=out) as progress:
+        task = progress.add_task("epochs", total=recipe.epochs, status="")
+        for record in run(spec, folder, device=device):
+            phase = "selecting" if record.selecting else "warming up"
+            progress.update(
+                task, advance=1, status=f"{phase}  accuracy {record.test_accuracy:.3f}  kept {record.kept_share:.2f}"
+            )
+    assert record is not None  # a recipe has at least one epoch
+    table = Table("test accuracy", "best on test", "kept", "precision", "recall", "noise found", "noise true")
+    table.add_row(
+        *(f"{value:.3f}" for value in (record.test_accuracy, record.best_test_accuracy, record.kept_share)),
+        *(f"{value:.3f}" for value in (record.precision, record.recall, record.noise_ratio, record.true_noise_ratio)),
+    )
+    out.print(table)
+    out.print(f"written to {folder}", highlight=False)
+
+
+def methods() -> None:
+    """List the methods, a line and the paper each."""
+    from .methods import METHODS, parameters
+
+    table = Table("method", "what it does", "parameters", "from", box=None, pad_edge=False)
+    for name, method in METHODS.items():
+        values = "\n".join(f"{key}={value}" for key, value in parameters(method).items())
+        table.add_row(name, method.summary, values, method.paper)
+    out.print(table)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Entry point of the `adaptivek` command."""
+    app = tyro.extras.SubcommandApp()
+    app.command(train)
+    app.command(methods)
+    try:
+        app.cli(prog="adaptivek", description=DESCRIPTION, args=args)
+    except (ValueError, ImportError, FileExistsError) as error:
+        # what the user gave is wrong, or an extra is missing: a line, not a traceback
+        Console(stderr=True).print(f"adaptivek: {error}", style="red", highlight=False, markup=False)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        Console(stderr=True).print("adaptivek: stopped; the same command goes on from here", style="yellow")
+        raise SystemExit(130) from None

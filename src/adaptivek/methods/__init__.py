@@ -1,0 +1,62 @@
+"""The methods by name: the only registry."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ..types import Selector
+from .adaptive_k import AdaptiveK as AdaptiveK
+from .mkl import MKL as MKL
+from .oracle import Oracle as Oracle
+from .vanilla import Vanilla as Vanilla
+from .vanilla_mkl import VanillaMKL as VanillaMKL
+
+METHODS: dict[str, type[Selector[Any]]] = {
+    "oracle": Oracle,
+    "vanilla": Vanilla,
+    "mkl": MKL,
+    "vanilla+mkl": VanillaMKL,
+    "adaptive-k": AdaptiveK,
+}
+
+
+def parameters(method: type[Selector[Any]] | Selector[Any]) -> dict[str, Any]:
+    """The parameters of a method: their values, or for a class their defaults."""
+    if isinstance(method, type):
+        method = method()
+    return {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}  # type: ignore[arg-type]
+
+
+def build(text: str, **preferred: Any) -> Selector[Any]:
+    """Make a method from text such as ``"mkl"`` or ``"adaptive-k:threshold=mean,beta1=0.8"``.
+
+    ``preferred`` replaces the method's own defaults for parameters that the text leaves open; names
+    that the method does not have are passed over, so that one call serves every method.
+    """
+    name, _, rest = text.partition(":")
+    if name not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {name!r}")
+    defaults = parameters(METHODS[name])
+    values = {key: value for key, value in preferred.items() if key in defaults}
+    for item in filter(None, rest.split(",")):
+        key, equals, value = item.partition("=")
+        if key not in defaults or not equals:
+            known = ", ".join(f"{k}={v}" for k, v in defaults.items()) or "no parameters"
+            raise ValueError(f"{name}: {item!r} is not a parameter of this method, which takes {known}")
+        values[key] = _parse(name, key, value, type(defaults[key]))
+    return METHODS[name](**values)
+
+
+def spell(method: Selector[Any]) -> str:
+    """The text that :func:`build` turns back into ``method``, defaults left out."""
+    defaults = parameters(type(method))
+    changed = [f"{k}={v}" for k, v in parameters(method).items() if v != defaults[k]]
+    return ":".join([method.name, ",".join(changed)]) if changed else method.name
+
+
+def _parse(name: str, key: str, value: str, kind: type) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        raise ValueError(f"{name}: {key} must be a {kind.__name__}, got {value!r}") from None

@@ -1,0 +1,47 @@
+"""MKL, min-k loss: keep a fixed share of each mini-batch, the samples with the smallest loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ..checks import check_number
+from ..types import Seen, Selector, Stateless, Task
+
+
+def smallest_share(seen: Seen, keep: float) -> Tensor:
+    """True for the ``round(keep * n)`` smallest of the n losses that count, at least one of them."""
+    loss = seen.loss.where(seen.counts, torch.inf)  # what does not count ranks last
+    order = loss.argsort(dim=-1, stable=True)  # stable: ties go to the earlier sample, on every device
+    place = torch.arange(loss.shape[-1], device=loss.device).expand_as(order)
+    rank = torch.zeros_like(order).scatter(-1, order, place)
+    number = (keep * seen.number).round().clamp(min=1)
+    return rank < number.unsqueeze(-1)
+
+
+@dataclass(frozen=True)
+class MKL(Selector[Stateless]):
+    """Keep the samples with the smallest losses, a fixed share of every mini-batch.
+
+    Args:
+        keep: share to keep, in (0, 1]. The right value is one minus the noise ratio, which is
+            seldom known; the default is the share that the Adaptive-k paper draws its figures with.
+    """
+
+    keep: float = 0.6
+
+    name: ClassVar[str] = "mkl"
+    summary: ClassVar[str] = "keeps a fixed share of each batch, the smallest losses"
+    paper: ClassVar[str] = "Shah, Wu, Sanghavi 2020"
+
+    def __post_init__(self) -> None:
+        check_number("MKL", "keep", self.keep, 0, 1, open_low=True)
+
+    def init(self, task: Task) -> Stateless:
+        return Stateless()
+
+    def select(self, state: Stateless, seen: Seen) -> tuple[Tensor, Stateless]:
+        return smallest_share(seen, self.keep), state

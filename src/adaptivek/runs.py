@@ -1,0 +1,95 @@
+"""One run in one folder: what was asked, a record per epoch, the weights. Stops and goes on.
+
+- config.json: the specification
+- noise.json: which labels were made wrong (see `noise.Manifest`)
+- records.jsonl: one line per epoch
+- checkpoint.pt: to go on from; gone when the run is done
+- model.safetensors: the final weights; here when the run is done
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .data import Split
+from .records import EpochRecord
+from .train import RunSpec, Session
+
+
+def run(spec: RunSpec, folder: str | Path, data: Split | None = None, device: str = "auto") -> Iterator[EpochRecord]:
+    """Train ``spec`` in ``folder`` and give the record of each epoch, first those already there.
+
+    Called again on the folder of a run that was stopped, it goes on; the result is the same as if it
+    had never stopped. A folder that holds another run is refused.
+    """
+    try:
+        from safetensors.torch import save_file
+    except ImportError:
+        raise ImportError("writing a run needs safetensors: pip install 'adaptivek[cli]'") from None
+    folder = Path(folder)
+    _claim(folder, spec)
+    weights, checkpoint, records = (folder / n for n in ("model.safetensors", "checkpoint.pt", "records.jsonl"))
+    if weights.exists():
+        yield from _read(records)
+        return
+    session = Session(spec, data, device)
+    session.manifest.save(folder / "noise.json")
+    if checkpoint.exists():
+        session.load_state_dict(torch.load(checkpoint, weights_only=True, map_location="cpu"))
+    # a record may have been written after the last checkpoint: that epoch is run again
+    done = _read(records)[: session.epoch] if records.exists() else []
+    _write(records, "".join(_line(record) for record in done))
+    yield from done
+    with records.open("a") as lines:
+        for record in session:
+            lines.write(_line(record))
+            lines.flush()
+            _save(session.state_dict(), checkpoint)
+            yield record
+    partial = folder / "model.partial"
+    save_file({name: value.contiguous() for name, value in session.model.state_dict().items()}, partial)
+    os.replace(partial, weights)
+    checkpoint.unlink(missing_ok=True)
+
+
+def _claim(folder: Path, spec: RunSpec) -> None:
+    """Make the folder this run's, or raise if it is another's."""
+    config = folder / "config.json"
+    # through JSON on both sides, so that 1 and 1.0 or tuples and lists do not look like another run
+    wanted = json.loads(json.dumps(spec.to_dict()))
+    if config.exists():
+        if json.loads(config.read_text()) != wanted:
+            raise FileExistsError(f"{folder} holds another run (see {config}): give another folder, or remove it")
+        return
+    if folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty and holds no run: give another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(config, json.dumps(wanted, indent=2) + "\n")
+
+
+def _line(record: EpochRecord) -> str:
+    return json.dumps(record.to_json()) + "\n"
+
+
+def _read(path: Path) -> list[EpochRecord]:
+    """The complete lines; a last one cut short by a crash is passed over."""
+    lines = path.read_text().splitlines(keepends=True)
+    return [EpochRecord.from_json(json.loads(line)) for line in lines if line.endswith("\n")]
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    os.replace(partial, path)
+
+
+def _save(state: dict[str, Any], path: Path) -> None:
+    partial = path.with_name(path.name + ".partial")
+    torch.save(state, partial)
+    os.replace(partial, path)
