@@ -264,10 +264,12 @@ class Selection(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Selection:
         # .half() on a model that holds this module must not make moving averages that cannot move
-        before = {name: buffer.dtype for name, buffer in self.named_buffers(recurse=False)}
+        before = dict(self.named_buffers(recurse=False))
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, dtype in before.items():
-            setattr(self, name, self.get_buffer(name).to(dtype))
+        for name, old in before.items():
+            new = self.get_buffer(name)
+            if new.dtype != old.dtype:
+                setattr(self, name, old.to(new.device))
         return self
 
 

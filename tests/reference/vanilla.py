@@ -1,0 +1,2 @@
+def vanilla(batches):
+    return [[True] * len(batch) for batch in batches]
