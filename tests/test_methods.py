@@ -136,7 +136,7 @@ def test_mkl_counts_only_what_counts():
     ],
 )
 def test_bad_parameters_are_named_at_construction(make, message):
-    with pytest.raises(ValueError, match="must be|not a parameter") as error:
+    with pytest.raises(ValueError, match=r"must be|not a parameter") as error:
         make()
     assert str(error.value) == message
 

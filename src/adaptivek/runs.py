@@ -33,12 +33,14 @@ def run(spec: RunSpec, folder: str | Path, data: Split | None = None, device: st
     except ImportError:
         raise ImportError("writing a run needs safetensors: pip install 'adaptivek[cli]'") from None
     folder = Path(folder)
-    _claim(folder, spec)
+    _refuse_another_run(folder, spec)
     weights, checkpoint, records = (folder / n for n in ("model.safetensors", "checkpoint.pt", "records.jsonl"))
     if weights.exists():
         yield from _read(records)
         return
-    session = Session(spec, data, device)
+    session = Session(spec, data, device)  # raises what is wrong with the request before anything is written
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "config.json", json.dumps(spec.to_dict(), indent=2) + "\n")
     session.manifest.save(folder / "noise.json")
     if checkpoint.exists():
         session.load_state_dict(torch.load(checkpoint, weights_only=True, map_location="cpu"))
@@ -58,19 +60,14 @@ def run(spec: RunSpec, folder: str | Path, data: Split | None = None, device: st
     checkpoint.unlink(missing_ok=True)
 
 
-def _claim(folder: Path, spec: RunSpec) -> None:
-    """Make the folder this run's, or raise if it is another's."""
+def _refuse_another_run(folder: Path, spec: RunSpec) -> None:
     config = folder / "config.json"
-    # through JSON on both sides, so that 1 and 1.0 or tuples and lists do not look like another run
-    wanted = json.loads(json.dumps(spec.to_dict()))
     if config.exists():
-        if json.loads(config.read_text()) != wanted:
+        # through JSON on both sides, so that 1 and 1.0 do not look like another run
+        if json.loads(config.read_text()) != json.loads(json.dumps(spec.to_dict())):
             raise FileExistsError(f"{folder} holds another run (see {config}): give another folder, or remove it")
-        return
-    if folder.exists() and any(folder.iterdir()):
+    elif folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty and holds no run: give another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(config, json.dumps(wanted, indent=2) + "\n")
 
 
 def _line(record: EpochRecord) -> str:

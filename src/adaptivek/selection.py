@@ -252,6 +252,10 @@ class Selection(nn.Module):
         if not self._warned and _readable(self.nonfinite):
             self._warn_nonfinite()
 
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        self._warn_nonfinite()
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+
     def _warn_nonfinite(self) -> None:
         number = 0 if self._warned else int(self.nonfinite)
         if number:

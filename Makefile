@@ -1,0 +1,33 @@
+# The two commands of the README, from a fresh clone with Python 3.11+ and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint types pytest wheel clean
+
+demo: $(VENV)/installed
+	$(BIN)/python benchmarks/compare.py digits
+
+test: lint types pytest
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/installed
+	$(BIN)/mypy
+
+pytest: $(VENV)/installed
+	$(BIN)/python -m pytest
+
+wheel: $(VENV)/installed
+	$(BIN)/python -m build --wheel --no-isolation
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,76 @@
+"""The base package is light, its extras say what they are, and it builds as a wheel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def without(*modules: str) -> str:
+    """Code that makes these modules look as if they were not installed."""
+    return f"import sys\nfor name in {modules!r}: sys.modules[name] = None\n"
+
+
+def test_import_loads_nothing_beyond_torch_and_numpy():
+    code = """
+import sys, torch, numpy
+before = {name.partition(".")[0] for name in sys.modules}
+import adaptivek
+print(sorted({name.partition(".")[0] for name in sys.modules} - before - set(sys.stdlib_module_names)))
+"""
+    done = python(code)
+    assert done.stdout.strip() == "['adaptivek']", done.stderr
+
+
+def test_the_library_works_with_no_extra_installed():
+    done = python(
+        without("rich", "tyro", "sklearn", "safetensors", "scipy")
+        + "import torch, adaptivek, adaptivek.train, adaptivek.noise, adaptivek.models\n"
+        + "print(adaptivek.Selection('mkl').reduce(torch.tensor([1.0, 2.0])).item())"
+    )
+    assert done.stdout.strip() == "1.0", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "code", "extra"),
+    [
+        (["tyro"], "import adaptivek.cli", "adaptivek[cli]"),
+        (["rich"], "import adaptivek.cli", "adaptivek[cli]"),
+        (["safetensors"], "from adaptivek.cli import main; main(['train', 'digits', '--out', 'x'])", "adaptivek[cli]"),
+        (["sklearn"], "from adaptivek.data import load; load('digits')", "adaptivek[data]"),
+    ],
+)
+def test_a_missing_extra_is_named(missing, code, extra, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = python(without(*missing) + code)
+    assert done.returncode != 0
+    assert f"pip install '{extra}'" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_builds_a_typed_wheel(tmp_path):
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT],
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("adaptivek-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (metadata,) = (archive.read(name).decode() for name in names if name.endswith("METADATA"))
+    assert {"adaptivek/py.typed", "adaptivek/__init__.py", "adaptivek/methods/adaptive_k.py"} <= names
+    assert not any(name.startswith(("tests", "benchmarks")) for name in names)
+    required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra" not in line]
+    assert sorted(line.split()[1].partition(">")[0] for line in required) == ["numpy", "torch"]
+    assert "License-Expression: MIT" in metadata
+    assert "Requires-Python: >=3.11" in metadata

@@ -1,0 +1,284 @@
+"""The training loop: against the notebook's, against plain Python, and against itself after a stop."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import io
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from adaptivek.data import Split, load
+from adaptivek.methods import METHODS
+from adaptivek.models import MODELS, make_model
+from adaptivek.noise import corrupt
+from adaptivek.records import EpochRecord, measure
+from adaptivek.train import RECIPES, Recipe, RunSpec, Session
+
+QUICK = Recipe(network="digits-cnn", epochs=4, warmup_epochs=2, decay_every=3)
+
+
+@pytest.fixture(scope="module")
+def small() -> Split:
+    data = load("digits")
+    return Split(data.x[:300], data.y[:300], data.x_test[:100], data.y_test[:100], 10)
+
+
+def spec(**changes) -> RunSpec:
+    return RunSpec(**({"dataset": "digits", "noise_rate": 0.3, "recipe": QUICK} | changes))
+
+
+def weights(session: Session) -> list[torch.Tensor]:
+    return list(session.model.state_dict().values())
+
+
+def notebook(run: RunSpec, data: Split, labels: torch.Tensor) -> tuple[torch.nn.Module, list[int]]:
+    """The authors' loop, written again: two passes, losses through NumPy, one threshold for all epochs."""
+    recipe, size = run.recipe, run.recipe.batch_size
+    torch.manual_seed(run.seed)
+    model = make_model(recipe.network, 1, 10)
+    optimizer = torch.optim.SGD(model.parameters(), lr=recipe.learning_rate)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, recipe.decay_every, recipe.decay_factor)
+    m = v = 0.0
+    kept_numbers = []
+    model.train()
+    for epoch in range(recipe.epochs):
+        order = np.random.default_rng([run.seed, epoch]).permutation(len(labels))
+        for start in range(0, len(labels) - size + 1, size):
+            rows = torch.from_numpy(order[start : start + size])
+            x, y = data.x[rows], labels[rows]
+            if epoch >= recipe.warmup_epochs:
+                losses = torch.nn.CrossEntropyLoss(reduction="none")(model(x), y).detach().numpy()
+                mean = losses.mean()
+                m = 0.9 * m + 0.1 * mean
+                v = 0.999 * v + 0.001 * mean**2
+                chosen = np.where(losses <= m / (np.sqrt(v) + 1e-8))[0]
+                kept_numbers.append(len(chosen))
+                x, y = x[chosen], y[chosen]
+            optimizer.zero_grad()
+            torch.nn.CrossEntropyLoss()(model(x), y).backward()
+            optimizer.step()
+        scheduler.step()
+    return model, kept_numbers
+
+
+def test_reforward_is_the_notebook_weight_for_weight(small):
+    # long enough for the threshold to come down from its early peak and leave samples out
+    recipe = dataclasses.replace(QUICK, epochs=14, warmup_epochs=6)
+    run = spec(reforward=True, noise_rate=0.4, seed=1, recipe=recipe)
+    session = Session(run, small, "cpu")
+    records = list(session)
+    model, kept_numbers = notebook(run, small, session.labels)
+    for ours, theirs in zip(weights(session), model.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert 0 < min(kept_numbers) < 10  # some were left out, never all
+    shares = np.array(kept_numbers).reshape(8, -1).mean(1) / 10
+    np.testing.assert_allclose([r.kept_share for r in records[6:]], shares)
+
+
+def test_without_reforward_the_run_differs_only_after_warmup(small):
+    sessions = [Session(spec(reforward=flag), small, "cpu") for flag in (False, True)]
+    for epoch, pair in enumerate(zip(*sessions, strict=True)):
+        same = [torch.equal(a, b) for a, b in zip(*map(weights, sessions), strict=True)]
+        assert all(same) == (epoch < 2)
+        assert pair[0].selecting == (epoch >= 2)
+
+
+def test_nothing_kept_under_reforward_does_not_crash(small):
+    """Where the notebook would call backward on a spent loss."""
+    run = spec(method="adaptive-k:beta1=1.0", reforward=True)
+    session = Session(run, small, "cpu")
+    records = list(session)
+    assert records[-1].empty_steps == session.steps_per_epoch
+    assert records[-1].noise_ratio == 1
+    assert all(torch.isfinite(w).all() for w in weights(session))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_truth_reaches_the_oracle_alone(method, small):
+    """Another truth about the same labels changes nothing in the weights, unless the method is privileged."""
+    session = Session(spec(method=method), small, "cpu")
+    # same noisy labels to train on, but other rows said to be wrong
+    shuffled = torch.randperm(300, generator=torch.Generator().manual_seed(0))
+    other = Session(spec(method=method, noise_rate=0.0), small._replace(y=session.labels), "cpu")
+    other.criterion = copy.deepcopy(session.criterion)
+    other._clean = session._clean[shuffled]
+    if METHODS[method].privileged:
+        other.criterion.clean.copy_(other._clean)
+    records, others = list(session), list(other)
+    same = all(torch.equal(a, b) for a, b in zip(*map(weights, (session, other)), strict=True))
+    assert same != METHODS[method].privileged
+    assert records[-1].clean_loss_mean != others[-1].clean_loss_mean  # the measurement did see it
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("stop", [1, 3])
+def test_stop_save_load_go_on_is_bit_equal(method, stop, small):
+    whole = Session(spec(method=method), small, "cpu")
+    first = Session(spec(method=method), small, "cpu")
+    expected = list(whole)
+    found = [record for _, record in zip(range(stop), first, strict=False)]
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    file.seek(0)
+    torch.manual_seed(123)  # what others do with the global state must not matter
+    second = Session(spec(method=method), small, "cpu")
+    second.load_state_dict(torch.load(file, weights_only=True))
+    found += list(second)
+    for a, b in zip(weights(whole), weights(second), strict=True):
+        assert torch.equal(a, b)
+    for a, b in zip(expected, found, strict=True):
+        assert dataclasses.replace(a, samples_per_second=0).to_json() == (
+            dataclasses.replace(b, samples_per_second=0).to_json()
+        )
+
+
+def test_global_random_state_is_given_back(small):
+    before = torch.get_rng_state()
+    session = Session(spec(), small, "cpu")
+    next(iter(session))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_all_methods_of_a_seed_share_noise_weights_and_order(small):
+    sessions = [Session(spec(method=method, seed=5), small, "cpu") for method in METHODS]
+    for other in sessions[1:]:
+        assert torch.equal(sessions[0].labels, other.labels)
+        assert torch.equal(sessions[0]._order(), other._order())
+        assert all(torch.equal(a, b) for a, b in zip(*map(weights, (sessions[0], other)), strict=True))
+    assert not torch.equal(sessions[0]._order(), Session(spec(seed=6), small, "cpu")._order())
+
+
+def test_measure_against_plain_python():
+    rng = np.random.default_rng(0)
+    losses, kept, clean = rng.exponential(size=(7, 5)), rng.random((7, 5)) < 0.5, rng.random((7, 5)) < 0.6
+    losses[2, 3], kept[2, 3] = math.nan, False
+    kept[4] = False  # a batch that keeps nothing has no precision
+    clean[5] = False  # a batch without clean samples has no recall
+    precisions, recalls, clean_losses, noisy_losses = [], [], [], []
+    for step in range(7):
+        both = sum(1 for i in range(5) if kept[step, i] and clean[step, i])
+        if kept[step].any():
+            precisions.append(both / kept[step].sum())
+        if clean[step].any():
+            recalls.append(both / clean[step].sum())
+        for i in range(5):
+            if not math.isnan(losses[step, i]):
+                (clean_losses if clean[step, i] else noisy_losses).append(losses[step, i])
+    found = measure(torch.tensor(losses), torch.tensor(kept).float(), torch.tensor(clean))
+    expected = {
+        "train_loss": np.mean(clean_losses + noisy_losses),
+        "kept_share": kept.mean(),
+        "precision": np.mean(precisions),
+        "recall": np.mean(recalls),
+        "clean_loss_mean": np.mean(clean_losses),
+        "clean_loss_std": np.std(clean_losses),
+        "noisy_loss_mean": np.mean(noisy_losses),
+        "noisy_loss_std": np.std(noisy_losses),
+        "empty_steps": int((kept.sum(1) == 0).sum()),
+        "nonfinite": 1,
+    }
+    assert found == pytest.approx(expected)
+
+
+def test_records_tell_the_truth(small):
+    session = Session(spec(method="mkl", noise_rate=0.4, exact_noise=True), small, "cpu")
+    records = list(session)
+    assert [r.epoch for r in records] == [1, 2, 3, 4]
+    assert all(r.selecting for r in records)  # MKL does not warm up
+    last = records[-1]
+    assert last.kept_share == pytest.approx(0.6)  # from the noise rate, as in the paper
+    assert last.true_noise_ratio == pytest.approx(0.4)
+    assert last.best_test_accuracy == max(r.test_accuracy for r in records)
+    with torch.no_grad():
+        session.model.eval()
+        hits = session.model(small.x_test).argmax(1) == small.y_test
+    assert last.test_accuracy == pytest.approx(hits.float().mean().item())
+    assert math.isnan(last.threshold)
+    assert last.to_json()["threshold"] is None
+    assert EpochRecord.from_json(last.to_json()).to_json() == last.to_json()
+
+
+def test_oracle_trains_on_the_clean_alone(small):
+    """The same as plain training on a loss that is zero for wrong rows."""
+    session = Session(spec(method="oracle", noise_rate=0.4), small, "cpu")
+    records = list(session)
+    assert records[-1].precision == 1
+    assert records[-1].recall == 1
+    assert records[-1].kept_share == pytest.approx(1 - records[-1].true_noise_ratio, abs=0.01)
+
+
+def test_the_session_uses_the_noise_it_was_asked_for(small):
+    session = Session(spec(noise="symmetric", noise_rate=0.3, seed=9), small, "cpu")
+    expected, manifest = corrupt(small.y, session.spec.make_noise(), classes=10, seed=9)
+    assert torch.equal(session.labels, expected)
+    assert session.manifest == manifest
+
+
+def test_instance_noise_sees_the_images(small):
+    session = Session(spec(noise="instance"), small, "cpu")
+    assert 0.2 < next(iter(session)).true_noise_ratio < 0.4
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_learns_digits(optimizer, small):
+    recipe = dataclasses.replace(QUICK, optimizer=optimizer, learning_rate=0.05 if optimizer == "sgd" else 0.002)
+    assert list(Session(spec(method="vanilla", noise_rate=0.0, recipe=recipe), small, "cpu"))[-1].test_accuracy > 0.6
+
+
+def test_spec_round_trip():
+    run = spec(method="mkl:keep=0.5", seed=3)
+    assert RunSpec.from_dict(run.to_dict()) == run
+    assert hash(run) == hash(spec(method="mkl:keep=0.5", seed=3))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: spec(method="best"), "method must be one of oracle"),
+        (lambda: spec(method="mkl:keep=2"), r"MKL: keep must be a number in \(0, 1\], got 2.0"),
+        (lambda: spec(noise="loud"), "RunSpec: noise must be one of directed"),
+        (lambda: spec(noise_rate=1.5), r"RunSpec: noise_rate must be a number in \[0, 1\], got 1.5"),
+        (lambda: spec(seed=-1), "RunSpec: seed must be a whole number of at least 0, got -1"),
+        (lambda: Recipe(epochs=0), "Recipe: epochs must be a whole number of at least 1, got 0"),
+        (lambda: Recipe(network="vgg"), "Recipe: network must be one of digits-cnn"),
+        (lambda: Recipe(momentum=1), r"Recipe: momentum must be a number in \[0, 1\), got 1"),
+        (lambda: load("imagenet"), "load: dataset must be one of digits; got 'imagenet'"),
+        (
+            lambda: Session(spec(recipe=Recipe(network="digits-cnn", batch_size=5000))),
+            "batch_size must be at most the 1437 training rows, got 5000",
+        ),
+    ],
+)
+def test_mistakes_are_named_before_training(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_digits_are_what_scikit_learn_ships():
+    data = load("digits")
+    assert data.x.shape == (1437, 1, 8, 8)
+    assert len(data.x_test) == 360
+    assert torch.equal(load("digits").y, data.y)  # the split does not change
+    assert data.x.mean().abs() < 1e-5
+    assert set(RECIPES) == {"digits"}
+
+
+def test_notebook_network_is_the_published_one():
+    model = make_model("notebook-cnn", 1, 10)
+    assert [tuple(p.shape) for p in model.parameters()] == [
+        (15, 1, 5, 5), (15,), (20, 15, 5, 5), (20,), (500, 320), (500,), (10, 500), (10,),
+    ]  # fmt: skip
+    assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_networks_give_logits_and_gradients(name):
+    size, channels = {"notebook-cnn": (28, 1), "digits-cnn": (8, 1), "resnet18": (32, 3)}[name]
+    model = make_model(name, channels, 7)
+    F.cross_entropy(model(torch.randn(4, channels, size, size)), torch.arange(4)).backward()
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
