@@ -6,11 +6,11 @@ from .methods import AdaptiveK as AdaptiveK
 from .methods import Oracle as Oracle
 from .methods import Vanilla as Vanilla
 from .methods import VanillaMKL as VanillaMKL
-from .selection import Memory as Memory
-from .selection import Outcome as Outcome
+from .objective import Memory as Memory
+from .objective import Outcome as Outcome
+from .objective import objective as objective
+from .objective import start as start
 from .selection import Selection as Selection
-from .selection import objective as objective
-from .selection import start as start
 from .types import Seen as Seen
 from .types import Selector as Selector
 from .types import Task as Task

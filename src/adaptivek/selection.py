@@ -1,118 +1,20 @@
-"""From per-sample losses to the one number to minimise, without the samples that look mislabelled.
-
-`objective` is the whole step as a pure function; `Selection` is the module that keeps its memory.
-"""
+"""The criterion: leaves out samples whose label looks wrong, and keeps what is needed for that."""
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from .checks import check_number
 from .methods import build
-from .types import Seen, Selector, Task
-
-IGNORE = -100  # the label PyTorch and Hugging Face give to what must not count
-
-
-class Tally(NamedTuple):
-    """Counters that every method shares."""
-
-    step: Tensor  #: training steps so far
-    empty: Tensor  #: steps in which nothing was kept
-    nonfinite: Tensor  #: losses left out because they were NaN or infinite
-    recent_kept: Tensor  #: moving average of the samples kept per step since warm-up, up to a factor
-    recent_seen: Tensor  #: the same of the samples judged, with the same factor
-
-
-class Memory(NamedTuple):
-    """All that is carried from one step to the next."""
-
-    tally: Tally
-    state: Any  #: the method's own NamedTuple of tensors
-
-
-class Outcome(NamedTuple):
-    """What a step decided."""
-
-    weights: Tensor  #: in [0, 1], shaped like the losses; 0: left out
-    memory: Memory
-
-
-def start(method: Selector[Any], task: Task | None = None) -> Memory:
-    """Memory before the first step."""
-    count = torch.zeros((), dtype=torch.int64)
-    amount = torch.zeros(())
-    tally = Tally(count, count.clone(), count.clone(), amount, amount.clone())
-    return Memory(tally, method.init(task or Task()))
-
-
-def weighted_mean(losses: Tensor, weights: Tensor, total: Tensor) -> Tensor:
-    """Mean over the last axis, ``total`` being the sum of the weights: the only reduction here.
-
-    Where every weight is 0 it is 0, still attached to the graph, and so are the gradients.
-    """
-    return (losses * weights).sum(-1) / total.clamp(min=torch.finfo(total.dtype).tiny)
-
-
-def objective(
-    method: Selector[Any],
-    memory: Memory,
-    losses: Tensor,
-    mask: Tensor | None = None,
-    index: Tensor | None = None,
-    *,
-    warmup: int = 0,
-    window: int = 500,
-) -> tuple[Tensor, Outcome]:
-    """One step: the loss to minimise and what was decided. Pure; reduces the last axis only.
-
-    Leading axes are separate runs, each with its own memory; `torch.func.vmap` does the same.
-    """
-    with torch.no_grad():
-        counts = losses.abs() < math.inf  # False for NaN too
-        if mask is not None:
-            counts = counts & mask
-    # where, never a product with 0: 0 * inf is NaN
-    losses = losses.where(counts, 0.0)
-    with torch.no_grad():
-        tally, state = memory
-        number = counts.sum(-1, dtype=torch.float32)
-        chosen, moved = method.select(state, Seen(losses.float(), counts, number, index))
-        selecting = (tally.step >= warmup) & (number > 0)
-        weights = chosen.where(selecting.unsqueeze(-1), 1.0) * counts
-        total = weights.sum(-1)
-        pace = selecting / window  # 0 stands still
-        tally = Tally(
-            step=tally.step + 1,
-            empty=tally.empty + (total == 0),
-            nonfinite=tally.nonfinite + ((losses.shape[-1] if mask is None else mask.sum(-1)) - number).long(),
-            recent_kept=tally.recent_kept.lerp(total, pace),
-            recent_seen=tally.recent_seen.lerp(number, pace),
-        )
-        # the method's state stands still until there is something to select from
-        state = type(state)(
-            *(old if new is old else new.where(selecting, old) for new, old in zip(moved, state, strict=True))
-        )
-    return weighted_mean(losses, weights.to(losses.dtype), total), Outcome(weights, Memory(tally, state))
-
-
-def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """Cross-entropy per sample in float32; NaN, with zero gradients, where a row of logits is not usable."""
-    if logits.dim() < 2:
-        raise ValueError(f"Selection: logits must have shape (batch, classes, ...), got {tuple(logits.shape)}")
-    logits = logits.float()
-    # log_softmax would turn a zero gradient into NaN on such rows, so they must not reach it
-    usable = logits.detach().amax(1).abs() < math.inf
-    losses = F.cross_entropy(logits.where(usable.unsqueeze(1), 0.0), target, reduction="none")
-    return losses.where(usable, math.nan)
+from .objective import HALF, IGNORE, Memory, Tally, cross_entropy, judge, start, weighted_mean
+from .replay import Function, Replay, replayable
+from .types import Selector, Task
 
 
 class Selection(nn.Module):
@@ -130,10 +32,10 @@ class Selection(nn.Module):
         loss: gives one loss per sample from ``(output, target)``; cross-entropy unless told.
         window: about how many of the latest steps `noise_ratio` looks back on.
         clean: which training rows have the right label; for `Oracle` alone.
+        cuda_graph: on a GPU, run what this adds to a step as one launch (see `replay`).
     """
 
     nonfinite: Tensor
-    weights: Tensor | None  #: how much each sample of the last batch weighed, shaped like the losses
 
     def __init__(
         self,
@@ -143,6 +45,7 @@ class Selection(nn.Module):
         loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
         window: int = 500,
         clean: Tensor | None = None,
+        cuda_graph: bool = True,
     ) -> None:
         super().__init__()
         if isinstance(method, str):
@@ -162,7 +65,8 @@ class Selection(nn.Module):
         if clean is not None and not method.privileged:
             raise ValueError(f"Selection: clean is for Oracle alone, {method.name} must not know it")
         self.method, self.warmup, self.window, self.loss = method, warmup, window, loss
-        self.weights = None
+        self.cuda_graph, self._replay = cuda_graph, Replay()
+        self._last: tuple[Tensor, torch.Size] | None = None  # sum of the weights and the shares; their shape
         self._warned = False
         tally, state = start(method, Task(clean))
         for name, value in (tally._asdict() | state._asdict()).items():
@@ -178,8 +82,11 @@ class Selection(nn.Module):
 
     def forward(self, output: Tensor, target: Tensor, index: Tensor | None = None) -> Tensor:
         """The loss to minimise, from the model's output and the labels. Labels of -100 do not count."""
-        mask = None if target.is_floating_point() else target != IGNORE
-        return self.reduce(self.loss(output, target), mask, index)
+        if self.loss is not cross_entropy or not self.training:
+            return self.reduce(self.loss(output, target), _counted(target), index)
+        shape = output.shape[:1] + output.shape[2:]
+        self._check(shape, None, index)
+        return self._run(self._from_output, shape, output, target, index)
 
     def reduce(self, losses: Tensor, mask: Tensor | None = None, index: Tensor | None = None) -> Tensor:
         """The loss to minimise, from one loss per sample (or per token) in any shape.
@@ -189,25 +96,31 @@ class Selection(nn.Module):
             mask: bool, shaped like ``losses``: what counts at all (not padding, say).
             index: row number of each sample in the training set, for methods that need it.
         """
-        mask = self._check(losses, mask, index)
-        shape = losses.shape
-        losses, mask = losses.flatten(), None if mask is None else mask.flatten()
-        if losses.dtype in (torch.float16, torch.bfloat16):  # too coarse to add up
-            losses = losses.float()
+        if losses.dim() == 0:
+            raise ValueError(
+                'Selection: needs one loss per sample, got a single number: compute the loss with reduction="none"'
+            )
+        if not losses.is_floating_point():
+            raise ValueError(f"Selection: losses must be floating point, got {losses.dtype}")
+        self._check(losses.shape, mask, index)
+        mask = None if mask is None else mask.bool()
         if not self.training:
-            counts = torch.ones_like(losses) if mask is None else mask.to(losses.dtype)
-            return weighted_mean(losses.where(counts > 0, 0.0), counts, counts.sum(-1))
-        index = None if index is None else index.flatten()
-        memory = self.memory
-        loss, outcome = objective(self.method, memory, losses, mask, index, warmup=self.warmup, window=self.window)
-        self.weights = outcome.weights.view(shape)
-        self._remember(memory, outcome.memory)
-        return loss
+            return losses.mean() if mask is None else losses.where(mask, 0.0).sum() / mask.sum()
+        return self._run(self._from_losses, losses.shape, losses, mask, index)
+
+    @property
+    def weights(self) -> Tensor | None:
+        """How much each sample of the last batch weighed, in [0, 1], shaped like the losses."""
+        if self._last is None:
+            return None
+        row, shape = self._last
+        return (row[0] * row[1:]).view(shape)
 
     @property
     def kept(self) -> Tensor | None:
         """Which samples of the last batch were used, shaped like the losses."""
-        return None if self.weights is None else self.weights > 0
+        weights = self.weights
+        return None if weights is None else weights > 0
 
     @property
     def noise_ratio(self) -> float:
@@ -224,33 +137,46 @@ class Selection(nn.Module):
     def extra_repr(self) -> str:
         return f"{self.method}, warmup={self.warmup}"
 
-    def _check(self, losses: Tensor, mask: Tensor | None, index: Tensor | None) -> Tensor | None:
-        if losses.dim() == 0:
-            raise ValueError(
-                'Selection: needs one loss per sample, got a single number: compute the loss with reduction="none"'
-            )
-        if not losses.is_floating_point():
-            raise ValueError(f"Selection: losses must be floating point, got {losses.dtype}")
+    def _check(self, shape: torch.Size, mask: Tensor | None, index: Tensor | None) -> None:
         if index is None and self.method.needs_rows:
             raise ValueError(
                 f"Selection: {self.method.name} needs row numbers: criterion(output, target, index), got none"
             )
         for name, value in (("mask", mask), ("index", index)):
-            if value is not None and value.shape != losses.shape:
+            if value is not None and value.shape != shape:
                 raise ValueError(
-                    f"Selection: {name} must have the shape of the losses, {tuple(losses.shape)}, "
-                    f"got {tuple(value.shape)}"
+                    f"Selection: {name} must have the shape of the losses, {tuple(shape)}, got {tuple(value.shape)}"
                 )
-        return None if mask is None else mask.bool()
 
-    def _remember(self, before: Memory, after: Memory) -> None:
-        # in place: a captured CUDA graph replays on these very addresses
-        for old, new in zip((*before.tally, *before.state), (*after.tally, *after.state), strict=True):
-            if new is not old:
-                old.copy_(new)  # both without gradients
-        # on the host a look is free; on a device it would wait, so there noise_ratio and state_dict look
+    def _run(self, function: Function, shape: torch.Size, x: Tensor, *others: Tensor | None) -> Tensor:
+        if self.cuda_graph and replayable(x):
+            loss, row = self._replay(function, self._replay_key(), x, *others)
+        else:
+            loss, row = function(x, *others)
+        self._last = row, shape
         if not self._warned and _readable(self.nonfinite):
             self._warn_nonfinite()
+        return loss
+
+    def _from_output(self, output: Tensor, target: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+        return self._from_losses(cross_entropy(output, target), _counted(target), index)
+
+    def _from_losses(self, losses: Tensor, mask: Tensor | None, index: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Judge a batch and remember it: the loss, and in a row the sum of the weights and each sample's share."""
+        losses = losses.flatten().float() if losses.dtype in HALF else losses.flatten()
+        mask, index = (None if x is None else x.flatten() for x in (mask, index))
+        before = self.memory
+        total, shares, after = judge(self.method, before, losses, mask, index, warmup=self.warmup, window=self.window)
+        with torch.no_grad():  # in place: a captured CUDA graph replays on these very addresses
+            for old, new in zip((*before.tally, *before.state), (*after.tally, *after.state), strict=True):
+                if new is not old:
+                    old.copy_(new)
+        return weighted_mean(losses, shares), torch.cat([total.view(1), shares])
+
+    def _replay_key(self) -> Hashable:
+        """What the step depends on besides its inputs."""
+        addresses = tuple(b.data_ptr() for b in self._buffers.values() if b is not None)
+        return self.method, self.warmup, self.window, addresses
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         self._warn_nonfinite()
@@ -275,6 +201,11 @@ class Selection(nn.Module):
             if new.dtype != old.dtype:
                 setattr(self, name, old.to(new.device))
         return self
+
+
+def _counted(target: Tensor) -> Tensor | None:
+    """Which entries count: all but those labelled to be ignored."""
+    return None if target.is_floating_point() else target != IGNORE
 
 
 def _readable(x: Tensor) -> bool:

@@ -1,0 +1,37 @@
+"""The same loop with one line changed (marked): the network stops learning the wrong labels."""
+
+import sys
+
+import torch
+from torch import nn
+
+import adaptivek
+from adaptivek.data import load
+from adaptivek.noise import Directed, corrupt
+
+torch.set_num_threads(1)  # the network is too small to share
+torch.manual_seed(0)
+epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 50
+
+data = load("digits")
+labels, _ = corrupt(data.y, Directed(0.4), classes=10, seed=0)
+
+model = nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Dropout(), nn.Linear(256, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=20, gamma=0.2)
+steps_per_epoch = len(labels) // 10
+criterion = adaptivek.Selection(adaptivek.AdaptiveK(), warmup=20 * steps_per_epoch)  # <- the change
+
+for _ in range(epochs):
+    model.train()
+    for rows in torch.randperm(len(labels))[: 10 * steps_per_epoch].view(-1, 10):
+        loss = criterion(model(data.x[rows]), labels[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    scheduler.step()
+
+model.eval()
+with torch.no_grad():
+    accuracy = (model(data.x_test).argmax(1) == data.y_test).float().mean().item()
+print(f"test accuracy {accuracy:.3f}, noise found {criterion.noise_ratio:.3f}")

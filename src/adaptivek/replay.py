@@ -1,0 +1,98 @@
+"""Many small GPU operations as one launch.
+
+What a criterion adds to a step is arithmetic on a handful of numbers: dozens of launches that do next to
+nothing, which on a GPU would take longer than the loss itself. A CUDA graph replays them as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
+
+#: of a tensor to differentiate by, and of others: a scalar, and a vector to keep with it
+Function = Callable[..., tuple[Tensor, Tensor]]
+
+EAGER_CALLS = 2  # before capture: it may record only kernels that are loaded
+MOST_GRAPHS = 8  # where shapes keep changing, the rest runs as it is
+
+
+class _Graph(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    inputs: tuple[Tensor | None, ...]
+    row: Tensor  #: scalar, vector and gradient, one after the other: copied out in one go
+    split: int  #: where the gradient starts
+
+
+class Replay:
+    """Runs a function and its gradient as a CUDA graph, one per key and shapes, after a few plain calls.
+
+    The function may change tensors that are not among its inputs, in place; whatever else it depends on
+    must be in the key.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[Hashable, int] = {}
+        self._graphs: dict[Hashable, _Graph] = {}
+
+    def __reduce__(self) -> tuple[type[Replay], tuple[()]]:
+        return Replay, ()  # a copy, or what comes out of a file, captures anew
+
+    def __call__(self, function: Function, key: Hashable, x: Tensor, *others: Tensor | None) -> tuple[Tensor, Tensor]:
+        key = (function.__name__, key, *(None if t is None else (t.shape, t.dtype) for t in (x, *others)))
+        graph = self._graphs.get(key)
+        if graph is None:
+            calls = self._calls[key] = self._calls.get(key, 0) + 1
+            if calls <= EAGER_CALLS or len(self._graphs) >= MOST_GRAPHS:
+                return function(x, *others)
+            graph = self._graphs[key] = _capture(function, x, others)
+        for held, given in zip(graph.inputs, (x.detach(), *others), strict=True):
+            if held is not None and given is not None:
+                held.copy_(given)
+        graph.graph.replay()
+        row = graph.row.clone()  # the next replay writes over it, perhaps before backward
+        return _Known.apply(x, row, graph.split), row[1 : graph.split]  # type: ignore[no-untyped-call]
+
+
+def replayable(x: Tensor) -> bool:
+    """Whether work on ``x`` is plain eager GPU training: not compiled, transformed, or captured by the user."""
+    return (
+        x.is_cuda
+        and x.requires_grad
+        and torch.is_grad_enabled()
+        and not torch.compiler.is_compiling()
+        and not is_functorch_wrapped_tensor(x)
+        and not torch.cuda.is_current_stream_capturing()
+    )
+
+
+class _Known(torch.autograd.Function):
+    """A scalar whose gradient has been computed along with it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, row: Tensor, split: int) -> Tensor:
+        ctx.save_for_backward(row)
+        ctx.split, ctx.shape = split, x.shape
+        return row[0]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("second derivatives of the criterion on a GPU need Selection(..., cuda_graph=False)")
+        (row,) = ctx.saved_tensors
+        return gradients[0] * row[ctx.split :].view(ctx.shape), None, None
+
+
+def _capture(function: Function, x: Tensor, others: tuple[Tensor | None, ...]) -> _Graph:
+    held = x.detach().clone().requires_grad_()
+    held_others = tuple(None if t is None else t.clone() for t in others)
+    graph = torch.cuda.CUDAGraph()
+    # thread_local: other threads, such as a data loader's, go on allocating
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        value, vector = function(held, *held_others)
+        (gradient,) = torch.autograd.grad(value, held)
+        row = torch.cat([value.detach().view(1), vector, gradient.flatten().to(value.dtype)])
+    return _Graph(graph, (held.detach(), *held_others), row, 1 + len(vector))

@@ -1,0 +1,219 @@
+"""What only a GPU can show. Skipped without one; run by hand and noted when the step changes."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import adaptivek
+from adaptivek.train import Recipe, RunSpec, Session
+
+from .reference import REFERENCES
+
+pytestmark = pytest.mark.gpu
+ROWS = 200
+
+
+def make(text: str) -> adaptivek.Selection:
+    clean = torch.arange(ROWS) % 3 > 0
+    return adaptivek.Selection(text, warmup=2, **({"clean": clean} if text == "oracle" else {})).cuda()
+
+
+def batches(number: int):
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(number):
+        x = torch.randn(32, 6, generator=generator) * 3
+        y = torch.randint(5, (32,), generator=generator)
+        yield x, y, torch.randperm(ROWS, generator=generator)[:32]
+
+
+def _set_sync_debug(mode: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the mode is a prototype
+        torch.cuda.set_sync_debug_mode(mode)
+
+
+@pytest.mark.parametrize("text", REFERENCES)
+def test_gpu_equals_cpu(text):
+    on_gpu, on_cpu = make(text), make(text).cpu()
+    for x, y, index in batches(30):
+        losses = F.cross_entropy(x[:, :5], y, reduction="none")
+        found = on_gpu.reduce(losses.cuda(), index=index.cuda())
+        expected = on_cpu.reduce(losses, index=index)
+        torch.testing.assert_close(found.cpu(), expected)
+        assert torch.equal(on_gpu.kept.cpu(), on_cpu.kept)
+
+
+@pytest.mark.parametrize("text", REFERENCES)
+def test_a_step_never_waits_for_the_device(text):
+    criterion = make(text)
+    data = [tuple(t.cuda() for t in b) for b in batches(5)]
+    for x, y, index in data:  # until the step is a graph: capturing one does wait, once
+        criterion(x[:, :5].requires_grad_(), y, index).backward()
+    assert criterion._replay._graphs
+    _set_sync_debug("error")
+    try:
+        for x, y, index in data:
+            criterion(x[:, :5].requires_grad_(), y, index).backward()
+    finally:
+        _set_sync_debug("default")
+    assert criterion.step == 10
+
+
+@pytest.mark.parametrize("text", REFERENCES)
+def test_replayed_equals_eager(text, monkeypatch):
+    """With two calls before one backward, a shape that comes and goes, and buffers that are replaced."""
+    replayed, eager = make(text), make(text)
+    for number, b in enumerate(batches(30)):
+        x, y, index = (t.cuda() for t in b)
+        size = 20 if number % 5 == 4 else 32
+        if number == 15:
+            state = {name: value.clone() for name, value in replayed.state_dict().items()}
+            replayed.load_state_dict(state, assign=True)
+        found, expected = x[:, :5].clone().requires_grad_(), x[:, :5].clone().requires_grad_()
+        for logits, criterion, allowed in ((found, replayed, True), (expected, eager, False)):
+            with monkeypatch.context() as patch:
+                if not allowed:
+                    patch.setattr(adaptivek.selection, "replayable", lambda x: False)
+                first = criterion(logits[:size], y[:size], index[:size])
+                second = criterion(logits[:size] * 2, y[:size], index[:size])
+            (first + 3 * second).backward()
+        assert torch.equal(replayed.kept, eager.kept)
+        torch.testing.assert_close(found.grad, expected.grad)
+    assert len(replayed._replay._graphs) == 4  # two shapes, twice
+    assert not eager._replay._graphs
+    for name, value in eager.state_dict().items():
+        torch.testing.assert_close(replayed.state_dict()[name], value)
+    again = copy.deepcopy(replayed)
+    again(x[:, :5], y, index)
+    assert again.step == replayed.step + 1
+
+
+@pytest.mark.parametrize("text", REFERENCES)
+def test_captured_in_a_cuda_graph(text):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(6, 5).cuda()
+    twin = copy.deepcopy(model)
+    criterion, eager = make(text), make(text)
+    optimizer, other = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, twin))
+    x, y, index = (t.cuda() for t in next(batches(1)))
+
+    def step(model, criterion, optimizer, x, y, index):
+        optimizer.zero_grad(set_to_none=False)
+        loss = criterion(model(x), y, index)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    # warm up on a side stream, as PyTorch asks, then put everything back
+    state = copy.deepcopy((model.state_dict(), criterion.state_dict()))
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step(model, criterion, optimizer, x, y, index)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step(model, criterion, optimizer, x, y, index)
+    model.load_state_dict(state[0])
+    criterion.load_state_dict(state[1])
+
+    partial = 0
+    for new in batches(20):
+        for target, value in zip((x, y, index), new, strict=True):
+            target.copy_(value)
+        graph.replay()
+        expected = step(twin, eager, other, *(t.cuda() for t in new))
+        torch.testing.assert_close(loss, expected)
+        assert torch.equal(criterion.kept, eager.kept)
+        partial += 0 < int(eager.kept.sum()) < 32
+    torch.testing.assert_close(model.weight, twin.weight)
+    for name, value in eager.state_dict().items():
+        torch.testing.assert_close(criterion.state_dict()[name], value)
+    assert partial > 0 or text == "vanilla"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:torch")  # its advice on matrix precision
+@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_compiled_equals_eager(text, mode):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = torch.nn.Linear(6, 5).cuda()
+    twin = copy.deepcopy(model)
+    eager, compiled = make(text), make(text)
+    step = torch.compile(lambda x, y, i: compiled(twin(x), y, i), fullgraph=True, mode=mode)
+    for b in batches(12):
+        x, y, index = (t.cuda() for t in b)
+        torch.compiler.cudagraph_mark_step_begin()
+        expected, found = eager(model(x), y, index), step(x, y, index)
+        model.zero_grad()
+        twin.zero_grad()
+        expected.backward()
+        found.backward()
+        torch.testing.assert_close(found, expected)
+        assert torch.equal(eager.kept, compiled.kept)
+        torch.testing.assert_close(twin.weight.grad, model.weight.grad)
+    for name, value in eager.state_dict().items():
+        torch.testing.assert_close(compiled.state_dict()[name], value)
+
+
+def test_second_derivatives_are_right_or_refused():
+    x = torch.randn(8, 5, device="cuda", requires_grad=True)
+    y = torch.randint(5, (8,), device="cuda")
+    replayed = make("vanilla")
+    for _ in range(3):
+        loss = replayed(x, y)
+    with pytest.raises(RuntimeError, match="cuda_graph=False"):
+        torch.autograd.grad(loss, x, create_graph=True)
+    plain = adaptivek.Selection("vanilla", cuda_graph=False).cuda()
+    found, expected = (
+        torch.autograd.grad(torch.autograd.grad(f(x, y), x, create_graph=True)[0].square().sum(), x)[0]
+        for f in (plain, F.cross_entropy)
+    )
+    torch.testing.assert_close(found, expected)
+
+
+def test_half_precision_with_a_scaler():
+    """fp16 with loss scaling: selection sees unscaled losses, an overflow is left out, training goes on."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(6, 5).cuda()
+    criterion = make("adaptive-k")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    for number, b in enumerate(batches(20)):
+        x, y, index = (t.cuda() for t in b)
+        if number == 10:
+            x[0] = 1e5  # overflows in fp16
+        optimizer.zero_grad()
+        with torch.autocast("cuda", torch.float16):
+            loss = criterion(model(x), y, index)
+        assert loss.dtype == torch.float32
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert torch.isfinite(loss)
+    assert torch.isfinite(model.weight).all()
+    if criterion.nonfinite:
+        with pytest.warns(UserWarning, match="NaN or infinite"):
+            assert 0 <= criterion.noise_ratio <= 1
+
+
+def test_a_session_on_the_gpu_resumes_to_the_last_bit():
+    spec = RunSpec("digits", noise_rate=0.4, recipe=Recipe(network="digits-cnn", epochs=4, warmup_epochs=1))
+    whole, first, second = (Session(spec, device="cuda") for _ in range(3))
+    torch.backends.cudnn.deterministic = True
+    try:
+        list(whole)
+        for _, _record in zip(range(2), first, strict=False):
+            pass
+        second.load_state_dict(copy.deepcopy(first.state_dict()))
+        list(second)
+    finally:
+        torch.backends.cudnn.deterministic = False
+    for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(a, b)
