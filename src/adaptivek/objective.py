@@ -53,49 +53,6 @@ def start(method: Selector[Any], task: Task | None = None) -> Memory:
     return Memory(tally, method.init(task or Task()))
 
 
-@torch.no_grad()
-def judge(
-    method: Selector[Any],
-    memory: Memory,
-    losses: Tensor,
-    mask: Tensor | None = None,
-    index: Tensor | None = None,
-    *,
-    warmup: int = 0,
-    window: int = 500,
-) -> Outcome:
-    """Decide on a batch. Pure; reduces the last axis only."""
-    counts = losses.abs() < math.inf  # False for NaN too
-    if mask is not None:
-        counts = counts & mask
-    losses = losses.where(counts, 0.0)  # where, never a product with 0: 0 * inf is NaN
-    tally, state = memory
-    number = counts.sum(-1, dtype=torch.float32)
-    chosen, moved = method.select(state, Seen(losses.float(), counts, number, index))
-    selecting = (tally.step >= warmup) & (number > 0)
-    weights = chosen.where(selecting.unsqueeze(-1), 1.0) * counts
-    total = weights.sum(-1)
-    pace = selecting / window  # 0 stands still
-    tally = Tally(
-        step=tally.step + 1,
-        empty=tally.empty + (total == 0),
-        nonfinite=tally.nonfinite + ((losses.shape[-1] if mask is None else mask.sum(-1)) - number).long(),
-        recent_kept=tally.recent_kept.lerp(total, pace),
-        recent_seen=tally.recent_seen.lerp(number, pace),
-    )
-    # the method's state stands still until there is something to select from
-    state = type(state)(
-        *(old if new is old else new.where(selecting, old) for new, old in zip(moved, state, strict=True))
-    )
-    shares = weights.to(losses.dtype) / total.unsqueeze(-1).clamp(min=torch.finfo(total.dtype).tiny)
-    return Outcome(total, shares, Memory(tally, state))
-
-
-def weighted_mean(losses: Tensor, shares: Tensor) -> Tensor:
-    """Sum over the last axis of losses times shares; what has no share does not matter, even if it is NaN."""
-    return (losses.where(shares > 0, 0.0) * shares).sum(-1)
-
-
 def objective(
     method: Selector[Any],
     memory: Memory,
@@ -106,12 +63,36 @@ def objective(
     warmup: int = 0,
     window: int = 500,
 ) -> tuple[Tensor, Outcome]:
-    """One step: the loss to minimise and what was decided. Pure.
+    """One step: the loss to minimise and what was decided. Pure; reduces the last axis only.
 
     Leading axes are separate runs, each with its own memory; `torch.func.vmap` does the same.
     """
-    outcome = judge(method, memory, losses, mask, index, warmup=warmup, window=window)
-    return weighted_mean(losses, outcome.shares), outcome
+    counts = losses.detach().abs() < math.inf  # False for NaN too
+    if mask is not None:
+        counts = counts & mask
+    losses = losses.where(counts, 0.0)  # where, never a product with 0: 0 * inf is NaN
+    with torch.no_grad():
+        tally, state = memory
+        number = counts.sum(-1, dtype=torch.float32)
+        chosen, moved = method.select(state, Seen(losses.detach().float(), counts, number, index))
+        selecting = (tally.step >= warmup) & (number > 0)
+        weights = torch.where(selecting.unsqueeze(-1), chosen, counts) * counts
+        total = weights.sum(-1, dtype=torch.float32)
+        pace = selecting / window  # 0 stands still
+        tally = Tally(
+            step=tally.step + 1,
+            empty=tally.empty + (total == 0),
+            nonfinite=tally.nonfinite + ((losses.shape[-1] if mask is None else mask.sum(-1)) - number).long(),
+            recent_kept=tally.recent_kept.lerp(total, pace),
+            recent_seen=tally.recent_seen.lerp(number, pace),
+        )
+        # the method's state stands still until there is something to select from
+        state = type(state)(
+            *(old if new is old else new.where(selecting, old) for new, old in zip(moved, state, strict=True))
+        )
+        shares = weights.to(losses.dtype) / total.clamp(min=torch.finfo(total.dtype).tiny).unsqueeze(-1)
+    # the only reduction of a loss; 0, with zero gradients, where nothing is kept
+    return torch.linalg.vecdot(losses, shares), Outcome(total, shares, Memory(tally, state))
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:

@@ -12,9 +12,16 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from .checks import check_number
 from .methods import build
-from .objective import HALF, IGNORE, Memory, Tally, cross_entropy, judge, start, weighted_mean
+from .objective import HALF, IGNORE, Memory, Tally, cross_entropy, objective, start
 from .replay import Function, Replay, replayable
 from .types import Selector, Task
+
+
+class _LastBatch:
+    """What was decided last; apart from the module, where setting an attribute takes long."""
+
+    row: Tensor | None = None  #: the sum of the weights, then each sample's share of it
+    shape: torch.Size = torch.Size()
 
 
 class Selection(nn.Module):
@@ -66,7 +73,7 @@ class Selection(nn.Module):
             raise ValueError(f"Selection: clean is for Oracle alone, {method.name} must not know it")
         self.method, self.warmup, self.window, self.loss = method, warmup, window, loss
         self.cuda_graph, self._replay = cuda_graph, Replay()
-        self._last: tuple[Tensor, torch.Size] | None = None  # sum of the weights and the shares; their shape
+        self._last = _LastBatch()
         self._warned = False
         tally, state = start(method, Task(clean))
         for name, value in (tally._asdict() | state._asdict()).items():
@@ -111,10 +118,8 @@ class Selection(nn.Module):
     @property
     def weights(self) -> Tensor | None:
         """How much each sample of the last batch weighed, in [0, 1], shaped like the losses."""
-        if self._last is None:
-            return None
-        row, shape = self._last
-        return (row[0] * row[1:]).view(shape)
+        row = self._last.row
+        return None if row is None else (row[0] * row[1:]).view(self._last.shape)
 
     @property
     def kept(self) -> Tensor | None:
@@ -153,7 +158,7 @@ class Selection(nn.Module):
             loss, row = self._replay(function, self._replay_key(), x, *others)
         else:
             loss, row = function(x, *others)
-        self._last = row, shape
+        self._last.row, self._last.shape = row, shape
         if not self._warned and _readable(self.nonfinite):
             self._warn_nonfinite()
         return loss
@@ -166,12 +171,14 @@ class Selection(nn.Module):
         losses = losses.flatten().float() if losses.dtype in HALF else losses.flatten()
         mask, index = (None if x is None else x.flatten() for x in (mask, index))
         before = self.memory
-        total, shares, after = judge(self.method, before, losses, mask, index, warmup=self.warmup, window=self.window)
+        loss, (total, shares, after) = objective(
+            self.method, before, losses, mask, index, warmup=self.warmup, window=self.window
+        )
         with torch.no_grad():  # in place: a captured CUDA graph replays on these very addresses
             for old, new in zip((*before.tally, *before.state), (*after.tally, *after.state), strict=True):
                 if new is not old:
                     old.copy_(new)
-        return weighted_mean(losses, shares), torch.cat([total.view(1), shares])
+        return loss, torch.cat([total.view(1), shares])
 
     def _replay_key(self) -> Hashable:
         """What the step depends on besides its inputs."""
