@@ -1,0 +1,87 @@
+"""What the documents say is run, and what they list is what there is."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from adaptivek.methods import METHODS, parameters
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").rglob("*.md")) + [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+HEADINGS = [
+    "Idea", "Rule", "Parameters", "Cost", "When it fails", "Reference", "Differences from the authors' code",
+]  # fmt: skip
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def code() -> list[tuple[str, str]]:
+    return [(page.relative_to(ROOT).as_posix(), block) for page in PAGES for block in blocks(page)]
+
+
+@pytest.mark.parametrize(("page", "block"), code())
+def test_code_in_the_documents_runs(page, block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    model, x, y = nn.Linear(4, 3), torch.randn(8, 4), torch.randint(3, (8,))
+    names = {"model": model, "x": x, "y": y, "losses": F.cross_entropy(model(x), y, reduction="none"), "labels": y}
+    exec(block, names)
+    if "criterion" in names:
+        assert model.weight.grad is not None
+        assert names["criterion"].kept.shape == (8,)
+
+
+def test_the_readme_has_code_and_both_commands():
+    text = (ROOT / "README.md").read_text()
+    assert blocks(ROOT / "README.md")
+    assert "make demo" in text
+    assert "make test" in text
+
+
+def test_every_method_has_its_page_and_no_page_is_left_over():
+    assert {page.stem for page in (ROOT / "docs/methods").glob("*.md")} == set(METHODS)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_pages_have_the_same_headings_and_the_real_parameters(name):
+    page = (ROOT / f"docs/methods/{name}.md").read_text()
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == HEADINGS
+    method = METHODS[name]
+    assert method.name == name
+    values = ", ".join(f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in parameters(method).items())
+    assert f'`adaptivek.{method.__name__}({values.replace("1e-08", "1e-8")})`, by name `"{name}"`' in page
+    for parameter in parameters(method):
+        assert f"| `{parameter}` |" in page
+    assert f"| [`{name}`](docs/methods/{name}.md) | {method.summary.split(' (')[0]}" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_the_examples_run_and_differ_by_the_marked_line():
+    plain, changed = ((ROOT / f"examples/{name}.py").read_text() for name in ("plain_loop", "adaptive_k_loop"))
+    added = [line[2:] for line in difflib.ndiff(plain.splitlines(), changed.splitlines()) if line.startswith("+ ")]
+    marked = [line for line in added if "# <- the change" in line]
+    assert len(marked) == 1
+    assert len(added) == 4  # and the docstring, the import, the line that prints
+    for name in ("plain_loop", "adaptive_k_loop"):
+        done = subprocess.run(
+            [sys.executable, ROOT / f"examples/{name}.py", "2"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "test accuracy" in done.stdout
