@@ -10,6 +10,7 @@ the Hugging Face Hub), 5,000 training rows drawn by the seed, with the authors' 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import io
 import multiprocessing
 import os
@@ -65,10 +66,13 @@ def main() -> None:
     parser.add_argument("--noise-rate", type=float, default=0.4)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--warmup-epochs", type=int, help="instead of the recipe's")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     given = parser.parse_args()
 
     recipe = RECIPES.get(given.dataset, Recipe())
+    if given.warmup_epochs is not None:
+        recipe = dataclasses.replace(recipe, warmup_epochs=given.warmup_epochs)
     specs = [
         RunSpec(given.dataset, method, given.noise, given.noise_rate, seed=seed, recipe=recipe)
         for seed in range(given.seeds)

@@ -16,7 +16,7 @@ from torch import nn
 from adaptivek.methods import METHODS, parameters
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted((ROOT / "docs").rglob("*.md")) + [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 HEADINGS = [
     "Idea", "Rule", "Parameters", "Cost", "When it fails", "Reference", "Differences from the authors' code",
 ]  # fmt: skip

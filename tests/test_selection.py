@@ -185,6 +185,17 @@ def test_precision_of_the_losses(dtype):
     torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast_changes_nothing(dtype):
+    torch.manual_seed(0)
+    logits, target = torch.randn(64, 10) * 3, torch.randint(10, (64,))
+    inside, outside = (adaptivek.Selection("adaptive-k", warmup=0) for _ in range(2))
+    with torch.autocast("cpu", dtype):
+        loss = inside(logits, target)
+    assert torch.equal(loss, outside(logits, target))
+    assert loss.dtype == torch.float32
+
+
 def test_half_precision_losses_are_summed_in_full_precision():
     criterion = adaptivek.Selection("vanilla")
     losses = torch.full((10_000,), 1.001, dtype=torch.float16)  # the sum is far beyond what adds up in half

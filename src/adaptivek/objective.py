@@ -91,8 +91,9 @@ def objective(
             *(old if new is old else new.where(selecting, old) for new, old in zip(moved, state, strict=True))
         )
         shares = weights.to(losses.dtype) / total.clamp(min=torch.finfo(total.dtype).tiny).unsqueeze(-1)
-    # the only reduction of a loss; 0, with zero gradients, where nothing is kept
-    return torch.linalg.vecdot(losses, shares), Outcome(total, shares, Memory(tally, state))
+    # the only reduction of a loss; 0, with zero gradients, where nothing is kept. Not a dot product: autocast
+    # would take that in half precision
+    return (losses * shares).sum(-1), Outcome(total, shares, Memory(tally, state))
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
