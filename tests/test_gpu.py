@@ -48,6 +48,15 @@ def test_gpu_equals_cpu(text):
         assert torch.equal(on_gpu.kept.cpu(), on_cpu.kept)
 
 
+def test_nobody_has_to_move_the_criterion():
+    criterion = adaptivek.Selection("adaptive-k", warmup=0)
+    x, y, _ = (t.cuda() for t in next(batches(1)))
+    for _ in range(5):
+        criterion(x[:, :5].requires_grad_(), y).backward()
+    assert criterion.m.is_cuda
+    assert criterion.step == 5
+
+
 @pytest.mark.parametrize("text", REFERENCES)
 def test_a_step_never_waits_for_the_device(text):
     criterion = make(text)

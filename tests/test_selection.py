@@ -219,6 +219,13 @@ def test_moves_with_the_model():
     assert {buffer.device.type for buffer in criterion.buffers()} == {"meta"}
 
 
+def test_follows_the_losses_to_their_device():
+    """As nn.CrossEntropyLoss() in a loop on a GPU: nobody moves that. The meta device stands for the other one."""
+    criterion = adaptivek.Selection("adaptive-k", warmup=0)
+    criterion(torch.empty(4, 3, device="meta"), torch.empty(4, dtype=torch.int64, device="meta"))
+    assert {buffer.device.type for buffer in criterion.buffers()} == {"meta"}
+
+
 def test_losses_without_gradient():
     criterion = adaptivek.Selection("mkl:keep=0.5")
     loss = criterion.reduce(torch.tensor([1.0, 3.0]))

@@ -45,8 +45,10 @@ class Replay:
         key = (function.__name__, key, *(None if t is None else (t.shape, t.dtype) for t in (x, *others)))
         graph = self._graphs.get(key)
         if graph is None:
+            if len(self._graphs) >= MOST_GRAPHS:
+                return function(x, *others)
             calls = self._calls[key] = self._calls.get(key, 0) + 1
-            if calls <= EAGER_CALLS or len(self._graphs) >= MOST_GRAPHS:
+            if calls <= EAGER_CALLS:
                 return function(x, *others)
             graph = self._graphs[key] = _capture(function, x, others)
         for held, given in zip(graph.inputs, (x.detach(), *others), strict=True):

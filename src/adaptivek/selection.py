@@ -154,6 +154,10 @@ class Selection(nn.Module):
                 )
 
     def _run(self, function: Function, shape: torch.Size, x: Tensor, *others: Tensor | None) -> Tensor:
+        if self.nonfinite.device != x.device:  # what it replaces has nothing to move, so nobody thinks of it
+            if torch.compiler.is_compiling():
+                raise RuntimeError(f"Selection: move it to {x.device} before compiling: criterion.to(...)")
+            self.to(x.device)
         if self.cuda_graph and replayable(x):
             loss, row = self._replay(function, self._replay_key(), x, *others)
         else:
