@@ -8,10 +8,11 @@ import shutil
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch._dynamo.testing import CompileCounterWithBackend
-from torch.func import functional_call, vmap
+from torch.func import functional_call, grad_and_value, vmap
 from torch.utils._pytree import tree_map
 
 import adaptivek
@@ -147,6 +148,32 @@ def test_the_module_itself_runs_under_vmap(text):
         torch.testing.assert_close(found[r], one.reduce(losses[r], index=index[r]))
         for name, value in one.named_buffers():
             torch.testing.assert_close(buffers[f"criterion.{name}"][r], value)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_training_step_of_many_runs_at_once(text):
+    """vmap over the gradient, as one compiled graph, equals each run's own backward."""
+    torch._dynamo.reset()
+    criterion, runs = trained(text), 3
+    generator = torch.Generator().manual_seed(0)
+    w, x = torch.randn(runs, 4, 5, generator=generator), torch.randn(runs, 12, 4, generator=generator) * 2
+    y, index = (torch.randint(n, (runs, 12), generator=generator) for n in (5, ROWS))
+    stacked = tree_map(lambda t: t.expand(runs, *t.shape).clone(), criterion.memory)
+
+    def loss(w, memory, x, y, index):
+        losses = F.cross_entropy(x @ w, y, reduction="none")
+        value, outcome = adaptivek.objective(criterion.method, memory, losses, None, index, warmup=2)
+        return value, outcome.memory
+
+    step = torch.compile(vmap(grad_and_value(loss, has_aux=True)), backend="aot_eager", fullgraph=True)
+    gradients, (values, memories) = step(w, stacked, x, y, index)
+    for r in range(runs):
+        alone, weight = copy.deepcopy(criterion), w[r].clone().requires_grad_()
+        value = alone(x[r] @ weight, y[r], index[r])
+        value.backward()
+        torch.testing.assert_close(values[r], value.detach())
+        torch.testing.assert_close(gradients[r], weight.grad)
+        assert_same_memory(tree_map(lambda t: t[r], memories), alone.memory, rtol=1e-5, atol=1e-6)  # noqa: B023
 
 
 @pytest.mark.parametrize("text", TEXTS)
