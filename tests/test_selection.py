@@ -83,10 +83,12 @@ def test_nothing_kept_gives_zero_and_training_goes_on():
     assert criterion.empty == 1
     assert criterion.noise_ratio == 1
     optimizer.zero_grad()
+    (2**16 * criterion.reduce(100 + model(x).sum(1) ** 2)).backward()  # as a loss scaler does
+    assert model.weight.grad.tolist() == [[0, 0, 0], [0, 0, 0]]
     criterion.reduce(model(x).sum(1) ** 2 / 100).backward()
     optimizer.step()
     assert not torch.equal(model.weight, before)
-    assert criterion.empty == 1
+    assert criterion.empty == 2
 
 
 @pytest.mark.parametrize("method", ["vanilla", "mkl", "adaptive-k"])

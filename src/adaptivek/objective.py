@@ -35,14 +35,8 @@ class Memory(NamedTuple):
 class Outcome(NamedTuple):
     """What a step decided."""
 
-    total: Tensor  #: sum of the weights
-    shares: Tensor  #: weights over their sum, shaped like the losses; all 0 where nothing is kept
+    weights: Tensor  #: in [0, 1], shaped like the losses; 0: left out
     memory: Memory
-
-    @property
-    def weights(self) -> Tensor:
-        """In [0, 1], shaped like the losses; 0: left out."""
-        return self.shares * self.total.unsqueeze(-1)
 
 
 def start(method: Selector[Any], task: Task | None = None) -> Memory:
@@ -76,12 +70,13 @@ def objective(
         number = counts.sum(-1, dtype=torch.float32)
         chosen, moved = method.select(state, Seen(losses.detach().float(), counts, number, index))
         selecting = (tally.step >= warmup) & (number > 0)
-        weights = torch.where(selecting.unsqueeze(-1), chosen, counts) * counts
+        weights = (torch.where(selecting.unsqueeze(-1), chosen, counts) * counts).to(losses.dtype)
         total = weights.sum(-1, dtype=torch.float32)
+        nothing = total == 0
         pace = selecting / window  # 0 stands still
         tally = Tally(
             step=tally.step + 1,
-            empty=tally.empty + (total == 0),
+            empty=tally.empty + nothing,
             nonfinite=tally.nonfinite + ((losses.shape[-1] if mask is None else mask.sum(-1)) - number).long(),
             recent_kept=tally.recent_kept.lerp(total, pace),
             recent_seen=tally.recent_seen.lerp(number, pace),
@@ -90,10 +85,10 @@ def objective(
         state = type(state)(
             *(old if new is old else new.where(selecting, old) for new, old in zip(moved, state, strict=True))
         )
-        shares = weights.to(losses.dtype) / total.clamp(min=torch.finfo(total.dtype).tiny).unsqueeze(-1)
-    # the only reduction of a loss; 0, with zero gradients, where nothing is kept. Not a dot product: autocast
-    # would take that in half precision
-    return (losses * shares).sum(-1), Outcome(total, shares, Memory(tally, state))
+    # The only reduction of a loss; 0, with zero gradients, where nothing is kept. Not a dot product: autocast
+    # would take that in half precision.
+    mean = (losses * weights).sum(-1) / (total + nothing)
+    return mean, Outcome(weights, Memory(tally, state))
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:

@@ -89,12 +89,22 @@ class _Known(torch.autograd.Function):
 
 
 def _capture(function: Function, x: Tensor, others: tuple[Tensor | None, ...]) -> _Graph:
-    held = x.detach().clone().requires_grad_()
+    # in full precision: a gradient kept in half would vanish before a loss scaler gets to multiply it
+    held = torch.empty_like(x, dtype=torch.promote_types(x.dtype, torch.float32)).requires_grad_()
     held_others = tuple(None if t is None else t.clone() for t in others)
+
+    def run() -> Tensor:
+        value, vector = function(held, *held_others)
+        (gradient,) = torch.autograd.grad(value, held)
+        return torch.cat([value.detach().view(1), vector, gradient.flatten()])
+
+    graph, row = _record(run)
+    return _Graph(graph, (held.detach(), *held_others), row, split=len(row) - x.numel())
+
+
+def _record(run: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
     graph = torch.cuda.CUDAGraph()
     # thread_local: other threads, such as a data loader's, go on allocating
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        value, vector = function(held, *held_others)
-        (gradient,) = torch.autograd.grad(value, held)
-        row = torch.cat([value.detach().view(1), vector, gradient.flatten().to(value.dtype)])
-    return _Graph(graph, (held.detach(), *held_others), row, 1 + len(vector))
+        row = run()
+    return graph, row

@@ -20,7 +20,7 @@ from .types import Selector, Task
 class _LastBatch:
     """What was decided last; apart from the module, where setting an attribute takes long."""
 
-    row: Tensor | None = None  #: the sum of the weights, then each sample's share of it
+    weights: Tensor | None = None
     shape: torch.Size = torch.Size()
 
 
@@ -118,8 +118,8 @@ class Selection(nn.Module):
     @property
     def weights(self) -> Tensor | None:
         """How much each sample of the last batch weighed, in [0, 1], shaped like the losses."""
-        row = self._last.row
-        return None if row is None else (row[0] * row[1:]).view(self._last.shape)
+        weights = self._last.weights
+        return None if weights is None else weights.view(self._last.shape)
 
     @property
     def kept(self) -> Tensor | None:
@@ -159,10 +159,10 @@ class Selection(nn.Module):
                 raise RuntimeError(f"Selection: move it to {x.device} before compiling: criterion.to(...)")
             self.to(x.device)
         if self.cuda_graph and replayable(x):
-            loss, row = self._replay(function, self._replay_key(), x, *others)
+            loss, weights = self._replay(function, self._replay_key(), x, *others)
         else:
-            loss, row = function(x, *others)
-        self._last.row, self._last.shape = row, shape
+            loss, weights = function(x, *others)
+        self._last.weights, self._last.shape = weights, shape
         if not self._warned and _readable(self.nonfinite):
             self._warn_nonfinite()
         return loss
@@ -171,18 +171,18 @@ class Selection(nn.Module):
         return self._from_losses(cross_entropy(output, target), _counted(target), index)
 
     def _from_losses(self, losses: Tensor, mask: Tensor | None, index: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Judge a batch and remember it: the loss, and in a row the sum of the weights and each sample's share."""
+        """Judge a batch and remember it: the loss to minimise, and the weights in a row."""
         losses = losses.flatten().float() if losses.dtype in HALF else losses.flatten()
         mask, index = (None if x is None else x.flatten() for x in (mask, index))
         before = self.memory
-        loss, (total, shares, after) = objective(
+        loss, (weights, after) = objective(
             self.method, before, losses, mask, index, warmup=self.warmup, window=self.window
         )
         with torch.no_grad():  # in place: a captured CUDA graph replays on these very addresses
             for old, new in zip((*before.tally, *before.state), (*after.tally, *after.state), strict=True):
                 if new is not old:
                     old.copy_(new)
-        return loss, torch.cat([total.view(1), shares])
+        return loss, weights
 
     def _replay_key(self) -> Hashable:
         """What the step depends on besides its inputs."""

@@ -1,0 +1,151 @@
+"""Replaying a step, without a GPU: the graph is played by a stand-in that runs the recorded step again."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+import adaptivek
+from adaptivek import replay
+
+from .reference import REFERENCES
+
+ROWS = 200
+
+
+class StandIn:
+    """Like a CUDA graph: recording changes nothing, replaying runs on the same tensors and fills the same row."""
+
+    def __init__(self, run, row):
+        self.run, self.row, self.replays = run, row, 0
+
+    def replay(self):
+        self.replays += 1
+        self.row.copy_(self.run())
+
+
+def make(text: str) -> adaptivek.Selection:
+    clean = torch.arange(ROWS) % 3 > 0
+    return adaptivek.Selection(text, warmup=2, **({"clean": clean} if text == "oracle" else {}))
+
+
+def batch(seed: int, size: int = 24):
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(size, 5, generator=generator) * 3
+    target = torch.randint(5, (size,), generator=generator)
+    target[0] = -100
+    return logits, target, torch.randperm(ROWS, generator=generator)[:size]
+
+
+@pytest.fixture
+def criterion_that_replays(monkeypatch):
+    def make_one(text: str) -> adaptivek.Selection:
+        criterion = make(text)
+
+        def record(run):
+            before = [buffer.clone() for buffer in criterion.buffers()]
+            row = torch.full_like(run(), torch.nan)  # only a replay may fill it
+            for buffer, value in zip(criterion.buffers(), before, strict=True):
+                buffer.copy_(value)
+            return StandIn(run, row), row
+
+        monkeypatch.setattr(replay, "_record", record)
+        monkeypatch.setattr(
+            adaptivek.selection, "replayable", lambda x: x.requires_grad and x.device.type == "cpu" and _on[0]
+        )
+        return criterion
+
+    _on = [True]
+    make_one.on = _on
+    return make_one
+
+
+@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("half", [False, True])
+def test_replayed_equals_eager(text, half, criterion_that_replays):
+    """With two calls before one backward, a shape that comes and goes, and buffers that are replaced."""
+    replayed, eager = criterion_that_replays(text), make(text)
+    for number in range(30):
+        logits, target, index = batch(number, 16 if number % 5 == 4 else 24)
+        if number == 15:
+            replayed.load_state_dict({k: v.clone() for k, v in replayed.state_dict().items()}, assign=True)
+        grads = []
+        for criterion, on in ((replayed, True), (eager, False)):
+            criterion_that_replays.on[0] = on
+            x = (logits.half() if half else logits).clone().requires_grad_()
+            scale = 1024 if half else 1
+            first = criterion(x, target, index)
+            second = criterion(x * 2, target, index)
+            third = criterion.reduce((x.float() ** 2).mean(1), index=index)
+            (scale * (first + 3 * second + third)).backward()
+            grads.append(x.grad)
+        torch.testing.assert_close(*grads)
+        assert grads[0].dtype == x.dtype
+        assert torch.equal(replayed.kept, eager.kept)
+        assert replayed.kept.shape == (len(target),)
+    for name, value in eager.state_dict().items():
+        torch.testing.assert_close(replayed.state_dict()[name], value)
+    graphs = replayed._replay._graphs.values()
+    assert len(graphs) == 8  # logits and losses, in two shapes, before and after the buffers were replaced
+    assert all(graph.graph.replays > 0 for graph in graphs)
+
+
+def test_small_gradients_survive_half_precision(criterion_that_replays):
+    """Scaled by 2^16, as a loss scaler does; kept in half before that, they would be 0."""
+    criterion = criterion_that_replays("vanilla")
+    x = torch.tensor([[0.0, 17.0]], dtype=torch.float16, requires_grad=True)
+    for _ in range(4):
+        x.grad = None
+        (2**16 * criterion(x, torch.tensor([1]))).backward()
+    expected = 2**16 / (1 + torch.tensor(17.0).exp())
+    torch.testing.assert_close(x.grad[0, 0].float(), expected, rtol=1e-3, atol=0)
+
+
+def test_where_shapes_keep_changing_the_rest_runs_plainly(criterion_that_replays):
+    criterion = criterion_that_replays("vanilla")
+    for size in range(1, 20):
+        for _ in range(4):
+            losses = torch.rand(size, requires_grad=True)
+            loss = criterion.reduce(losses)
+            torch.testing.assert_close(loss, losses.mean())
+    assert len(criterion._replay._graphs) == replay.MOST_GRAPHS
+
+
+def test_a_changed_method_is_not_replayed_from_the_old_one(criterion_that_replays):
+    criterion = criterion_that_replays("mkl:keep=0.5")
+    losses = torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    for _ in range(5):
+        criterion.reduce(losses)
+    assert criterion.kept.sum() == 2
+    criterion.method = adaptivek.MKL(keep=0.25)
+    for _ in range(5):
+        criterion.reduce(losses)
+        assert criterion.kept.sum() == 1
+
+
+def test_second_derivatives_are_refused_not_wrong(criterion_that_replays):
+    criterion = criterion_that_replays("vanilla")
+    x, y, _ = batch(0)
+    x.requires_grad_()
+    for _ in range(4):
+        loss = criterion(x, y)
+    with pytest.raises(RuntimeError, match="cuda_graph=False"):
+        torch.autograd.grad(loss, x, create_graph=True)
+
+
+def test_copies_and_pickles_leave_the_graphs_behind(criterion_that_replays):
+    criterion = criterion_that_replays("adaptive-k")
+    x, y, _ = batch(0)
+    for _ in range(4):
+        criterion(x.requires_grad_(), y)
+    assert criterion._replay._graphs
+    for other in (copy.deepcopy(criterion), pickle.loads(pickle.dumps(criterion))):
+        assert not other._replay._graphs
+        assert torch.equal(other.m, criterion.m)
+
+
+def test_nothing_is_replayed_on_the_host():
+    assert not replay.replayable(torch.zeros(2, requires_grad=True))
