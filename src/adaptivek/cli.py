@@ -161,9 +161,7 @@ def theory(
     setting = Setting(mu1, sigma1, mu2, sigma2, tau, n, k)
     tables, pictures = report(setting, None if run is None else fit_run(read_records(run)))
     for entry in tables:
-        table = Table(
-            *entry.header, title=entry.title, title_justify="left", caption=entry.note, caption_justify="left"
-        )
+        table = Table(*entry.header, title=entry.title, title_justify="left")
         for row in entry.rows:
             table.add_row(*row)
         out.print(table)

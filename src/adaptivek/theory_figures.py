@@ -22,6 +22,7 @@ from .theory_fit import EpochFit
 from .theory_moments import Floats
 
 try:
+    from matplotlib import rc_context as rc_context
     from matplotlib.axes import Axes
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import SymLogNorm
