@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .theory import Mixture
 from .theory_beyond import (
@@ -27,8 +28,9 @@ try:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import SymLogNorm
     from matplotlib.figure import Figure as Figure
+    from scipy import ndimage
 except ImportError:
-    raise ImportError("figures of the theory need matplotlib: pip install 'adaptivek[theory]'") from None
+    raise ImportError("figures of the theory need matplotlib and SciPy: pip install 'adaptivek[theory]'") from None
 
 MU2, SIGMA2, TAU = r"$\mu_2$", r"$\sigma_2$", r"$\tau$"
 LEVELS = (-0.2, -0.1, -0.05, 0.0, 0.05, 0.1, 0.2)  # of the bias
@@ -140,9 +142,10 @@ def published_ratios() -> Figure:
         axes.plot(steps, published_ratio(steps, factor=factor), color=shade, label=f"loss {label}")
     axes.axhline(1, color=ALL, linewidth=0.8, linestyle=":")
     axes.text(1, 1.02, "1 nat: label has probability 0.37", va="bottom", fontsize=9, color=ALL)
-    axes.set(
-        xscale="log", yscale="log", yticks=[0.25, 0.5, 1, 2, 4, 8], yticklabels=["0.25", "0.5", "1", "2", "4", "8"]
-    )
+    ticks = (0.1, 0.25, 0.5, 1, 2, 4, 8)
+    axes.set(xscale="log", yscale="log", ylim=(0.08, 9))
+    axes.set_yticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
     axes.set_title("The published threshold, for a batch loss that stays or falls, of any size")
     return _finished(figure, axes)
 
@@ -168,8 +171,11 @@ def run_fits(fits: Sequence[EpochFit]) -> Figure:
     epochs = [fit.epoch for fit in fits]
     names = (("kept_share", "share kept"), ("precision", "precision"), ("recall", "recall"))
     for axes, (name, title) in zip(figure.subplots(1, 3, sharey=True), names, strict=True):
-        axes.plot(epochs, [getattr(fit.measured, name) for fit in fits], color=KEPT, label="measured")
-        axes.plot(epochs, [getattr(fit.predicted, name) for fit in fits], "--", color=OTHER, label="predicted")
+        measured, predicted = (
+            [getattr(getattr(fit, side), name) for fit in fits] for side in ("measured", "predicted")
+        )
+        axes.plot(epochs, measured, color=KEPT, label="measured")
+        axes.plot(epochs, predicted, "--", color=OTHER, label="predicted by the mixture")
         axes.set(title=title, xlabel="epoch", ylim=(0, 1.02))
         axes.grid(alpha=0.3)
     axes.legend(frameon=False, loc="lower right")
@@ -184,7 +190,7 @@ def _maps(
     rows = math.ceil(len(grid.tau) / columns)
     figure = _figure(1.5 + 4.5 * columns, 0.8 + 3.6 * rows)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    limit = float(np.abs(gain).max())
+    limit = float(np.abs(gain).max()) or 1.0  # k = n is plain training: no difference anywhere
     norm = SymLogNorm(linthresh=limit / 100, vmin=-limit, vmax=limit)
     for index, axes in enumerate(panels.flat[: len(grid.tau)]):
         image = axes.pcolormesh(grid.mu2, grid.sigma2, gain[index], cmap="PiYG", norm=norm, rasterized=True)
@@ -192,21 +198,30 @@ def _maps(
         axes.set_title(f"{TAU} = {grid.tau[index]:g}: {wins[0]} on {better:.1%}", fontsize=10)
         if boundaries is not None:
             edge = boundaries[index]
-            axes.plot(edge.mu2, edge.sigma2, ".", color="black", markersize=2.5)
-            left, right = (gain[index] <= 0).mean() > 0.05, better > 0.05
-            if left:  # upright: the strip is narrow
-                axes.text(0.02, 0.5, wins[1], transform=axes.transAxes, fontsize=9, rotation=90, va="center")
-            if right:
-                axes.text(0.65, 0.5, wins[0], transform=axes.transAxes, fontsize=9, ha="center", va="center")
+            # with several solutions a line would join what does not belong together
+            single = len(np.unique(edge.sigma2)) == len(edge.sigma2)
+            axes.plot(edge.mu2, edge.sigma2, "-" if single else ".", color="black", linewidth=1.5, markersize=3)
+        for name, region in zip(wins, (gain[index] > 0, gain[index] < 0), strict=True):
+            _label_region(axes, grid, name, region)
     for axes in panels[-1]:
         axes.set_xlabel(f"mean of noisy losses {MU2}")
     for axes in panels[:, 0]:
         axes.set_ylabel(f"spread of noisy losses {SIGMA2}")
-    bar = figure.colorbar(image, ax=panels, label=f"{label}   (green: {wins[0]}, pink: {wins[1]})")
-    powers = 10.0 ** np.arange(math.ceil(math.log10(limit / 40)), math.floor(math.log10(limit)) + 1)
+    black = "" if boundaries is None else ", black: equal"
+    bar = figure.colorbar(image, ax=panels, label=f"{label}   (green: {wins[0]}, pink: {wins[1]}{black})")
+    powers = 10.0 ** np.arange(math.ceil(math.log10(limit / 100)), math.floor(math.log10(limit)) + 1)
     bar.set_ticks([*-powers[::-1], 0, *powers], labels=[f"{tick:g}" for tick in (*-powers[::-1], 0, *powers)])
     bar.ax.minorticks_off()
     return figure
+
+
+def _label_region(axes: Axes, grid: Surfaces, name: str, region: NDArray[np.bool_]) -> None:
+    """The name, where the region is widest; nothing where there is no room for it."""
+    depth = ndimage.distance_transform_edt(np.pad(region, 1))[1:-1, 1:-1] / len(grid.mu2)
+    row, column = np.unravel_index(depth.argmax(), depth.shape)
+    if depth.max() > 0.03:
+        turn = 90 if depth.max() < 0.15 else 0  # narrow regions stand upright on these maps
+        axes.text(grid.mu2[column], grid.sigma2[row], name, fontsize=9, rotation=turn, ha="center", va="center")
 
 
 def _figure(width: float, height: float) -> Figure:
