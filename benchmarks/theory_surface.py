@@ -21,9 +21,7 @@ def main() -> None:
         surfaces(0, 1, mu2, sigma2, tau, n=10, k=6)
         seconds.append(time.process_time() - started)
     points = len(mu2) * len(sigma2) * len(tau)
-    print(
-        f"{points} points, n = 10, k = 6: best of 5 {min(seconds):.2f} s, worst {max(seconds):.2f} s of processor time"
-    )
+    print(f"{points} points, n = 10, k = 6: {min(seconds):.2f} to {max(seconds):.2f} s of processor time in 5 runs")
 
 
 if __name__ == "__main__":

@@ -205,6 +205,13 @@ def test_the_errors_are_equal_on_the_boundary_and_only_there(tau):
         np.testing.assert_array_equal(wins, (edge.adaptive_k_above == 1) == (shift > 0))
 
 
+def test_the_claims_depend_on_k_and_on_the_batch():
+    close = Mixture(0, 1, 0.5, 1, 0.4)
+    assert close.mkl(10, 6).mse < close.sgd().mse < close.mkl(10, 2).mse
+    apart = Mixture(0, 1, 6, 1, 0.3)
+    assert apart.mkl(128, 77).mse < apart.adaptive_k().mse < apart.mkl(10, 6).mse
+
+
 def test_no_boundary_is_an_empty_one():
     assert boundary(0, 1, np.array([1.0]), 0.4, 10, 6, (5, 10), cells=10).mu2.size == 0
 

@@ -30,7 +30,7 @@ try:
     from matplotlib.figure import Figure as Figure
     from scipy import ndimage
 except ImportError:
-    raise ImportError("figures of the theory need matplotlib and SciPy: pip install 'adaptivek[theory]'") from None
+    raise ImportError("the figures need matplotlib: pip install 'adaptivek[theory]'") from None
 
 MU2, SIGMA2, TAU = r"$\mu_2$", r"$\sigma_2$", r"$\tau$"
 LEVELS = (-0.2, -0.1, -0.05, 0.0, 0.05, 0.1, 0.2)  # of the bias
@@ -221,7 +221,8 @@ def _label_region(axes: Axes, grid: Surfaces, name: str, region: NDArray[np.bool
     row, column = np.unravel_index(depth.argmax(), depth.shape)
     if depth.max() > 0.03:
         turn = 90 if depth.max() < 0.15 else 0  # narrow regions stand upright on these maps
-        axes.text(grid.mu2[column], grid.sigma2[row], name, fontsize=9, rotation=turn, ha="center", va="center")
+        place = float(grid.mu2[column]), float(grid.sigma2[row])
+        axes.text(*place, name, fontsize=9, rotation=turn, ha="center", va="center")
 
 
 def _figure(width: float, height: float) -> Figure:
