@@ -160,13 +160,13 @@ def theory(
 
     setting = Setting(mu1, sigma1, mu2, sigma2, tau, n, k)
     tables, pictures = report(setting, None if run is None else fit_run(read_records(run)))
+    write(folder, tables, pictures)  # before printing, which a closed pipe may cut short
     for entry in tables:
         table = Table(*entry.header, title=entry.title, title_justify="left")
         for row in entry.rows:
             table.add_row(*row)
         out.print(table)
         out.print(f"{entry.note}\n", highlight=False)
-    write(folder, tables, pictures)
     out.print(f"written to {folder}", highlight=False)
 
 
