@@ -151,6 +151,7 @@ def test_help_names_every_command_and_every_part_of_a_recipe():
     text = command("--help").stdout
     assert "train" in text
     assert "methods" in text
+    assert "adaptivek theory" in text
     assert Overrides.__annotations__.keys() == Recipe.__dataclass_fields__.keys()
     text = command("train", "--help").stdout
     for name in Recipe.__dataclass_fields__:

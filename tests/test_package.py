@@ -34,7 +34,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules} - before - set(sys
 
 def test_the_library_works_with_no_extra_installed():
     done = python(
-        without("rich", "tyro", "sklearn", "safetensors", "scipy")
+        without("rich", "tyro", "sklearn", "safetensors", "scipy", "matplotlib")
         + "import torch, adaptivek, adaptivek.train, adaptivek.noise, adaptivek.models\n"
         + "print(adaptivek.Selection('mkl').reduce(torch.tensor([1.0, 2.0])).item())"
     )
@@ -47,6 +47,9 @@ def test_the_library_works_with_no_extra_installed():
         (["tyro"], "import adaptivek.cli", "adaptivek[cli]"),
         (["rich"], "import adaptivek.cli", "adaptivek[cli]"),
         (["safetensors"], "from adaptivek.cli import main; main(['train', 'digits', '--out', 'x'])", "adaptivek[cli]"),
+        (["scipy"], "import adaptivek.theory", "adaptivek[theory]"),
+        (["scipy"], "from adaptivek.cli import main; main(['theory', '--out', 'x'])", "adaptivek[theory]"),
+        (["matplotlib"], "from adaptivek.cli import main; main(['theory', '--out', 'x'])", "adaptivek[theory]"),
         (["sklearn"], "from adaptivek.data import load; load('digits')", "adaptivek[data]"),
     ],
 )
