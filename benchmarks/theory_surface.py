@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from adaptivek.theory_beyond import surfaces
+from adaptivek.theory.beyond import surfaces
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
 from adaptivek.theory import Mixture
-from adaptivek.theory_beyond import (
+from adaptivek.theory.beyond import (
     best_threshold,
     boundary,
     clean_ratio,

@@ -14,8 +14,8 @@ import pytest
 from adaptivek.cli import main
 from adaptivek.records import EpochRecord
 from adaptivek.theory import Mixture
-from adaptivek.theory_fit import fit, fit_run, read_records
-from adaptivek.theory_page import Picture, Setting, Table, report, write
+from adaptivek.theory.fit import fit, fit_run, read_records
+from adaptivek.theory.page import Picture, Setting, Table, report, write
 
 FIGURES = {
     "mixture", "mkl", "adaptive-k", "sgd-against-mkl", "mkl-against-adaptive-k", "thresholds", "clean-ratio",
@@ -139,7 +139,7 @@ def test_the_page_shows_text_from_outside_as_text(tmp_path):
 
 
 def test_the_same_numbers_give_the_same_figure(tmp_path):
-    from adaptivek.theory_figures import densities
+    from adaptivek.theory.figures import densities
 
     for name in ("one", "two"):
         write(tmp_path / name, [], [Picture("mixture", "", densities(Mixture(0, 1, 5, 2, 0.4)))])

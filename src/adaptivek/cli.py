@@ -155,8 +155,8 @@ def theory(
         k: how many of them MKL keeps
         run: folder of a run of `adaptivek train`, to lay predicted against measured
     """
-    from .theory_fit import fit_run, read_records
-    from .theory_page import Setting, report, write
+    from .theory.fit import fit_run, read_records
+    from .theory.page import Setting, report, write
 
     setting = Setting(mu1, sigma1, mu2, sigma2, tau, n, k)
     tables, pictures = report(setting, None if run is None else fit_run(read_records(run)))

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .checks import check_number
-from .theory_moments import Floats, mix, mkl_moments, normal_pdf, special, standard, truncated_moments
+from ..checks import check_number
+from .moments import Floats, mix, mkl_moments, normal_pdf, special, standard, truncated_moments
 
 
 @dataclass(frozen=True, eq=False)  # fields may be arrays, which have no single answer to ==

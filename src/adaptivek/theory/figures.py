@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .theory import Mixture
-from .theory_beyond import (
+from .beyond import (
     Boundary,
     Surfaces,
     best_threshold,
@@ -19,8 +18,9 @@ from .theory_beyond import (
     published_ratio,
     too_many_noisy,
 )
-from .theory_fit import EpochFit
-from .theory_moments import Floats
+from .fit import EpochFit
+from .mixture import Mixture
+from .moments import Floats
 
 try:
     from matplotlib import rc_context as rc_context

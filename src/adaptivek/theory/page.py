@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from . import theory_figures as draw
-from .theory import Mixture
-from .theory_beyond import (
+from . import figures as draw
+from .beyond import (
     Boundary,
     Surfaces,
     best_threshold,
@@ -24,7 +23,8 @@ from .theory_beyond import (
     surfaces,
     too_many_noisy,
 )
-from .theory_fit import EpochFit
+from .fit import EpochFit
+from .mixture import Mixture
 
 #: noise ratios of the paper
 TAUS = (0.1, 0.2, 0.3, 0.4)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .checks import check_number
-from .theory import Mixture
-from .theory_moments import Floats, special
+from ..checks import check_number
+from .mixture import Mixture
+from .moments import Floats, special
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .records import EpochRecord
-from .theory import Mixture
+from ..records import EpochRecord
+from .mixture import Mixture
 
 
 @dataclass(frozen=True)
