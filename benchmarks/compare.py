@@ -95,9 +95,9 @@ def main() -> None:
             done[futures[future]] = future.result()
             progress.advance(task)
 
-    table = Table(
-        "method", "last epoch", "best*", "kept", "prec.", "recall", "noise found", "true", title="test accuracy"
-    )
+    table = Table(title="test accuracy in %; noise ratio found and true")
+    for column in ("method", "last epoch", "best*", "kept", "prec.", "recall", "found", "true"):
+        table.add_column(column, no_wrap=True)
     accuracy = {}
     for method in given.methods:
         runs = [records for spec, records in done.items() if spec.method == method]

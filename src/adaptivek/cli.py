@@ -178,10 +178,10 @@ def main(args: list[str] | None = None) -> None:
     app.command(theory)
     try:
         app.cli(prog="adaptivek", description=DESCRIPTION, args=args)
-    except (ValueError, ImportError, FileExistsError) as error:
-        # what the user gave is wrong, or an extra is missing: a line, not a traceback
+    except (ValueError, ImportError, OSError) as error:
+        # what the user gave is wrong, a file cannot be had, or an extra is missing: a line, not a traceback
         Console(stderr=True).print(f"adaptivek: {error}", style="red", highlight=False, markup=False)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        Console(stderr=True).print("adaptivek: stopped; the same command goes on from here", style="yellow")
+        Console(stderr=True).print("adaptivek: stopped; a run goes on with the same command", style="yellow")
         raise SystemExit(130) from None
