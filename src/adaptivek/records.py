@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,12 @@ class EpochRecord:
     def from_json(cls, fields: dict[str, Any]) -> EpochRecord:
         values: dict[str, Any] = {key: math.nan if value is None else value for key, value in fields.items()}
         return cls(**values)
+
+
+def read_lines(path: Path) -> list[EpochRecord]:
+    """The records of a file, one a line; a last line cut short by a crash is passed over."""
+    lines = path.read_text().splitlines(keepends=True)
+    return [EpochRecord.from_json(json.loads(line)) for line in lines if line.endswith("\n")]
 
 
 def measure(losses: Tensor, weights: Tensor, clean: Tensor) -> dict[str, Any]:

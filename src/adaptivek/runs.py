@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from .data import Split
-from .records import EpochRecord
+from .records import EpochRecord, read_lines
 from .train import RunSpec, Session
 
 
@@ -36,7 +36,7 @@ def run(spec: RunSpec, folder: str | Path, data: Split | None = None, device: st
     _refuse_another_run(folder, spec)
     weights, checkpoint, records = (folder / n for n in ("model.safetensors", "checkpoint.pt", "records.jsonl"))
     if weights.exists():
-        yield from _read(records)
+        yield from read_lines(records)
         return
     session = Session(spec, data, device)  # raises what is wrong with the request before anything is written
     folder.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def run(spec: RunSpec, folder: str | Path, data: Split | None = None, device: st
     if checkpoint.exists():
         session.load_state_dict(torch.load(checkpoint, weights_only=True, map_location="cpu"))
     # a record may have been written after the last checkpoint: that epoch is run again
-    done = _read(records)[: session.epoch] if records.exists() else []
+    done = read_lines(records)[: session.epoch] if records.exists() else []
     _write(records, "".join(_line(record) for record in done))
     yield from done
     with records.open("a") as lines:
@@ -72,12 +72,6 @@ def _refuse_another_run(folder: Path, spec: RunSpec) -> None:
 
 def _line(record: EpochRecord) -> str:
     return json.dumps(record.to_json()) + "\n"
-
-
-def _read(path: Path) -> list[EpochRecord]:
-    """The complete lines; a last one cut short by a crash is passed over."""
-    lines = path.read_text().splitlines(keepends=True)
-    return [EpochRecord.from_json(json.loads(line)) for line in lines if line.endswith("\n")]
 
 
 def _write(path: Path, text: str) -> None:

@@ -74,7 +74,8 @@ class RunSpec:
     def __post_init__(self) -> None:
         check_number("RunSpec", "noise_rate", self.noise_rate, 0, 1)
         check_number("RunSpec", "seed", self.seed, 0, whole=True)
-        self.make_noise(), self.make_method()
+        self.make_noise()
+        self.make_method()
 
     def make_noise(self) -> Noise:
         check_choice("RunSpec", "noise", self.noise, [name for name in NOISES if name != "matrix"])

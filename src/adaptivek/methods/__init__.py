@@ -21,11 +21,9 @@ METHODS: dict[str, type[Selector[Any]]] = {
 }
 
 
-def parameters(method: type[Selector[Any]] | Selector[Any]) -> dict[str, Any]:
-    """The parameters of a method: their values, or for a class their defaults."""
-    if isinstance(method, type):
-        method = method()
-    return {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}  # type: ignore[arg-type]
+def parameters(method: type[Selector[Any]]) -> dict[str, Any]:
+    """The parameters of a method and their defaults."""
+    return {field.name: field.default for field in dataclasses.fields(method)}  # type: ignore[arg-type]
 
 
 def build(text: str, **preferred: Any) -> Selector[Any]:
@@ -46,13 +44,6 @@ def build(text: str, **preferred: Any) -> Selector[Any]:
             raise ValueError(f"{name}: {item!r} is not a parameter of this method, which takes {known}")
         values[key] = _parse(name, key, value, type(defaults[key]))
     return METHODS[name](**values)
-
-
-def spell(method: Selector[Any]) -> str:
-    """The text that :func:`build` turns back into ``method``, defaults left out."""
-    defaults = parameters(type(method))
-    changed = [f"{k}={v}" for k, v in parameters(method).items() if v != defaults[k]]
-    return ":".join([method.name, ",".join(changed)]) if changed else method.name
 
 
 def _parse(name: str, key: str, value: str, kind: type) -> Any:

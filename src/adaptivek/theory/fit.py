@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ..records import EpochRecord
+from ..records import EpochRecord, read_lines
 from .mixture import Mixture
 
 
@@ -34,13 +33,12 @@ class EpochFit:
 
 
 def read_records(folder: str | Path) -> list[EpochRecord]:
-    """The epochs of a run that `adaptivek train` wrote; a last line cut short by a crash is passed over."""
+    """The epochs of a run that `adaptivek train` wrote."""
     path = Path(folder) / "records.jsonl"
     if not path.is_file():
         raise ValueError(f"read_records: {folder} must be the folder of a run, but has no records.jsonl")
     try:
-        lines = path.read_text().splitlines(keepends=True)
-        return [EpochRecord.from_json(json.loads(line)) for line in lines if line.endswith("\n")]
+        return read_lines(path)
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"read_records: {path} must hold a record per line: {error}") from None
 
