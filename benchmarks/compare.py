@@ -27,8 +27,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from adaptivek.data import Split, load
+from adaptivek.recipes import RECIPES, Recipe, RunSpec
 from adaptivek.records import EpochRecord
-from adaptivek.train import RECIPES, Recipe, RunSpec, Session
+from adaptivek.train import Session
 
 METHODS = ("oracle", "vanilla", "mkl", "vanilla+mkl", "adaptive-k")
 # mean and spread of the pixels: the notebook's for MNIST, the usual ones for Fashion-MNIST

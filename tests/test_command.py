@@ -18,9 +18,9 @@ from adaptivek.cli import Overrides
 from adaptivek.methods import METHODS
 from adaptivek.models import make_model
 from adaptivek.noise import Manifest
+from adaptivek.recipes import Recipe, RunSpec
 from adaptivek.records import EpochRecord
 from adaptivek.runs import run
-from adaptivek.train import Recipe, RunSpec
 
 TRAIN = ["train", "digits", "--noise-rate", "0.4", "--batch-size", "50", "--device", "cpu"]
 # one thread, as in this process: other sums would come out in other last digits

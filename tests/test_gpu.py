@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 
 import adaptivek
-from adaptivek.train import Recipe, RunSpec, Session
+from adaptivek.recipes import Recipe, RunSpec
+from adaptivek.train import Session
 
 from .reference import REFERENCES
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import io
 import math
 
@@ -13,11 +14,13 @@ import torch
 import torch.nn.functional as F
 
 from adaptivek.data import Split, load
+from adaptivek.dropout import dropout_layers, set_keys
 from adaptivek.methods import METHODS
 from adaptivek.models import MODELS, make_model
 from adaptivek.noise import corrupt
-from adaptivek.records import EpochRecord, measure
-from adaptivek.train import RECIPES, Recipe, RunSpec, Session
+from adaptivek.recipes import RECIPES, Recipe, RunSpec
+from adaptivek.records import EpochRecord, Steps, look_closer, measure
+from adaptivek.train import Session, draws
 
 QUICK = Recipe(network="digits-cnn", epochs=4, warmup_epochs=2, decay_every=3)
 
@@ -36,11 +39,13 @@ def weights(session: Session) -> list[torch.Tensor]:
     return list(session.model.state_dict().values())
 
 
-def notebook(run: RunSpec, data: Split, labels: torch.Tensor) -> tuple[torch.nn.Module, list[int]]:
-    """The authors' loop, written again: two passes, losses through NumPy, one threshold for all epochs."""
+def notebook(run: RunSpec, data: Split, labels: torch.Tensor, keys) -> tuple[torch.nn.Module, list[int]]:
+    """The authors' loop, written again: two passes, losses through NumPy, one threshold for all epochs.
+
+    ``keys(epoch)`` are those of dropout, for the first and the second pass of each step.
+    """
     recipe, size = run.recipe, run.recipe.batch_size
-    torch.manual_seed(run.seed)
-    model = make_model(recipe.network, 1, 10)
+    model = make_model(recipe.network, 1, 10, run.seed)
     optimizer = torch.optim.SGD(model.parameters(), lr=recipe.learning_rate)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, recipe.decay_every, recipe.decay_factor)
     m = v = 0.0
@@ -48,7 +53,8 @@ def notebook(run: RunSpec, data: Split, labels: torch.Tensor) -> tuple[torch.nn.
     model.train()
     for epoch in range(recipe.epochs):
         order = np.random.default_rng([run.seed, epoch]).permutation(len(labels))
-        for start in range(0, len(labels) - size + 1, size):
+        for step, start in enumerate(range(0, len(labels) - size + 1, size)):
+            set_keys(model, keys(epoch)[step, 0])
             rows = torch.from_numpy(order[start : start + size])
             x, y = data.x[rows], labels[rows]
             if epoch >= recipe.warmup_epochs:
@@ -59,6 +65,7 @@ def notebook(run: RunSpec, data: Split, labels: torch.Tensor) -> tuple[torch.nn.
                 chosen = np.where(losses <= m / (np.sqrt(v) + 1e-8))[0]
                 kept_numbers.append(len(chosen))
                 x, y = x[chosen], y[chosen]
+                set_keys(model, keys(epoch)[step, 1])
             optimizer.zero_grad()
             torch.nn.CrossEntropyLoss()(model(x), y).backward()
             optimizer.step()
@@ -72,7 +79,10 @@ def test_reforward_is_the_notebook_weight_for_weight(small):
     run = spec(reforward=True, noise_rate=0.4, seed=1, recipe=recipe)
     session = Session(run, small, "cpu")
     records = list(session)
-    model, kept_numbers = notebook(run, small, session.labels)
+    layers = len(dropout_layers(session.model))
+    model, kept_numbers = notebook(
+        run, small, session.labels, functools.cache(lambda epoch: draws(session.job, layers, epoch).keys)
+    )
     for ours, theirs in zip(weights(session), model.state_dict().values(), strict=True):
         assert torch.equal(ours, theirs)
     assert 0 < min(kept_numbers) < 10  # some were left out, never all
@@ -146,11 +156,15 @@ def test_global_random_state_is_given_back(small):
 
 def test_all_methods_of_a_seed_share_noise_weights_and_order(small):
     sessions = [Session(spec(method=method, seed=5), small, "cpu") for method in METHODS]
+    drawn = draws(sessions[0].job, 2, 3)
     for other in sessions[1:]:
         assert torch.equal(sessions[0].labels, other.labels)
-        assert torch.equal(sessions[0]._order(), other._order())
+        assert all(torch.equal(a, b) for a, b in zip(drawn, draws(other.job, 2, 3), strict=True))
         assert all(torch.equal(a, b) for a, b in zip(*map(weights, (sessions[0], other)), strict=True))
-    assert not torch.equal(sessions[0]._order(), Session(spec(seed=6), small, "cpu")._order())
+    others = Session(spec(seed=6), small, "cpu").job
+    assert not torch.equal(drawn.order, draws(others, 2, 3).order)
+    assert not torch.equal(drawn.keys, draws(others, 2, 3).keys)
+    assert not torch.equal(drawn.order, draws(sessions[0].job, 2, 4).order)
 
 
 def test_measure_against_plain_python():
@@ -169,12 +183,15 @@ def test_measure_against_plain_python():
         for i in range(5):
             if not math.isnan(losses[step, i]):
                 (clean_losses if clean[step, i] else noisy_losses).append(losses[step, i])
-    found = measure(torch.tensor(losses), torch.tensor(kept).float(), torch.tensor(clean))
+    cuts = torch.arange(7.0)
+    steps = Steps(torch.tensor(losses), torch.tensor(kept).float(), torch.tensor(clean), cuts)
+    found = {name: value.item() for name, value in measure(steps).items()}
     expected = {
         "train_loss": np.mean(clean_losses + noisy_losses),
         "kept_share": kept.mean(),
         "precision": np.mean(precisions),
         "recall": np.mean(recalls),
+        "threshold": 3,
         "clean_loss_mean": np.mean(clean_losses),
         "clean_loss_std": np.std(clean_losses),
         "noisy_loss_mean": np.mean(noisy_losses),
@@ -183,6 +200,22 @@ def test_measure_against_plain_python():
         "nonfinite": 1,
     }
     assert found == pytest.approx(expected)
+    # two runs on a leading axis are measured each by itself
+    both = measure(Steps(*(torch.stack([part, part.flip(0)]) for part in steps)))
+    assert {name: value[0].item() for name, value in both.items()} == pytest.approx(expected)
+    assert both["train_loss"].shape == (2,)
+
+
+def test_a_closer_look_against_numpy():
+    rng = np.random.default_rng(0)
+    losses, kept, clean = rng.exponential(4, size=(300, 5)), rng.random((300, 5)), rng.random((300, 5)) < 0.6
+    losses[0, 0] = math.inf
+    detail = look_closer(3, Steps(*map(torch.tensor, (losses, kept, clean)), torch.zeros(300)))
+    edges = [*np.arange(40) / 4, math.inf]
+    np.testing.assert_array_equal(detail.clean_losses, np.histogram(losses[clean], edges)[0])
+    np.testing.assert_array_equal(detail.noisy_losses, np.histogram(losses[~clean], edges)[0])
+    np.testing.assert_allclose(detail.clean_share, clean[:200].mean(1), atol=5e-4)
+    np.testing.assert_allclose(detail.kept_share, kept[:200].mean(1), atol=6e-4)
 
 
 def test_records_tell_the_truth(small):
@@ -265,7 +298,7 @@ def test_digits_are_what_scikit_learn_ships():
     assert len(data.x_test) == 360
     assert torch.equal(load("digits").y, data.y)  # the split does not change
     assert data.x.mean().abs() < 1e-5
-    assert set(RECIPES) == {"digits"}
+    assert "digits" in RECIPES
 
 
 def test_notebook_network_is_the_published_one():

@@ -87,8 +87,8 @@ def train(
         reforward: run the kept samples through the network a second time, as the paper's notebook does
         device: where to train: auto, cpu, cuda
     """
+    from .recipes import RECIPES, Recipe, RunSpec
     from .runs import run
-    from .train import RECIPES, Recipe, RunSpec
 
     recipe = dataclasses.replace(RECIPES.get(dataset, Recipe()), **overrides)
     spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe)

@@ -19,10 +19,16 @@ class Split(NamedTuple):
     x_test: Tensor
     y_test: Tensor
     classes: int
+    vocabulary: int = 0  #: above 0: x is text, (rows, length) numbers of tokens
+
+    @property
+    def inputs(self) -> int:
+        """What a network must know of x: the channels of an image, or the size of the vocabulary."""
+        return self.vocabulary or self.x.shape[1]
 
     def to(self, device: torch.device) -> Split:
-        x, y, x_test, y_test = (t.to(device) for t in (self.x, self.y, self.x_test, self.y_test))
-        return Split(x, y, x_test, y_test, self.classes)
+        x, y, x_test, y_test = (part.to(device) for part in self[:4])
+        return Split(x, y, x_test, y_test, self.classes, self.vocabulary)
 
 
 def digits() -> Split:
@@ -46,7 +52,7 @@ def digits() -> Split:
 DATASETS: dict[str, Callable[[], Split]] = {"digits": digits}
 
 
-def load(name: str) -> Split:
+def load(name: str, *, seed: int = 0, root: object = None) -> Split:
     """A data set by name."""
     check_choice("load", "dataset", name, DATASETS)
     return DATASETS[name]()

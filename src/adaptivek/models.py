@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .checks import check_choice
+from .dropout import Dropout
 
 
 def notebook_cnn(channels: int, classes: int) -> nn.Module:
@@ -17,13 +19,13 @@ def notebook_cnn(channels: int, classes: int) -> nn.Module:
         nn.MaxPool2d(2),
         nn.ReLU(),
         nn.Conv2d(15, 20, 5),
-        nn.Dropout2d(),
+        Dropout(whole_channels=True),
         nn.MaxPool2d(2),
         nn.ReLU(),
         nn.Flatten(),
         nn.Linear(320, 500),
         nn.ReLU(),
-        nn.Dropout(),
+        Dropout(),
         nn.Linear(500, classes),
     )
 
@@ -34,13 +36,13 @@ def digits_cnn(channels: int, classes: int) -> nn.Module:
         nn.Conv2d(channels, 15, 3),
         nn.ReLU(),
         nn.Conv2d(15, 20, 3),
-        nn.Dropout2d(),
+        Dropout(whole_channels=True),
         nn.MaxPool2d(2),
         nn.ReLU(),
         nn.Flatten(),
         nn.Linear(80, 500),
         nn.ReLU(),
-        nn.Dropout(),
+        Dropout(),
         nn.Linear(500, classes),
     )
 
@@ -87,7 +89,17 @@ MODELS: dict[str, Callable[[int, int], nn.Module]] = {
 }
 
 
-def make_model(name: str, channels: int, classes: int) -> nn.Module:
-    """A fresh network, its weights drawn from torch's random state."""
+def make_model(name: str, inputs: int, classes: int, seed: int = 0) -> nn.Module:
+    """A fresh network, its weights a function of the seed alone; torch's random state stays as it was.
+
+    ``inputs`` is what `Split.inputs` tells: the channels of an image, or the size of a vocabulary.
+    """
     check_choice("make_model", "name", name, MODELS)
-    return MODELS[name](channels, classes)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(seed)
+        return MODELS[name](inputs, classes)
+
+
+def stackable(name: str) -> bool:
+    """Whether many such networks can be trained as one: batch statistics cannot be kept apart under `vmap`."""
+    return name != "resnet18"

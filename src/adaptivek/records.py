@@ -7,11 +7,15 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
 from torch import Tensor
+
+#: histograms of losses: this many bins up to this loss, the last one open
+BINS, REACH = 40, 10.0
+#: how many iterations of an epoch are recorded one by one
+ITERATIONS = 200
 
 
 @dataclass(frozen=True)
@@ -49,37 +53,95 @@ class EpochRecord:
         return cls(**values)
 
 
+@dataclass(frozen=True)
+class Detail:
+    """A closer look at one epoch, for the figures."""
+
+    epoch: int  #: from 1
+    clean_losses: list[int]  #: histogram: `BINS` bins up to `REACH`, the last one open
+    noisy_losses: list[int]
+    clean_share: list[float]  #: of each of the first `ITERATIONS` mini-batches
+    kept_share: list[float]
+
+
+class Steps(NamedTuple):
+    """All steps of an epoch, on the device; leading axes are runs."""
+
+    losses: Tensor  #: (..., steps, batch)
+    weights: Tensor  #: (..., steps, batch)
+    clean: Tensor  #: (..., steps, batch) bool
+    cuts: Tensor  #: (..., steps), NaN where the method has no threshold
+
+
 def read_lines(path: Path) -> list[EpochRecord]:
     """The records of a file, one a line; a last line cut short by a crash is passed over."""
     lines = path.read_text().splitlines(keepends=True)
     return [EpochRecord.from_json(json.loads(line)) for line in lines if line.endswith("\n")]
 
 
-def measure(losses: Tensor, weights: Tensor, clean: Tensor) -> dict[str, Any]:
-    """Statistics of an epoch from its steps: losses, weights and truth, each (steps, batch)."""
-    loss: NDArray[np.float64] = losses.double().cpu().numpy()
-    weight: NDArray[np.float64] = weights.double().cpu().numpy()
-    right: NDArray[np.bool_] = clean.cpu().numpy()
-    finite = np.isfinite(loss)
-    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: a batch that keeps nothing has no precision
-        precision = (weight * right).sum(1) / weight.sum(1)
-        recall = (weight * right).sum(1) / right.sum(1)
-    mean, _ = _mean_std(loss[finite])
-    clean_mean, clean_std = _mean_std(loss[finite & right])
-    noisy_mean, noisy_std = _mean_std(loss[finite & ~right])
+def measure(steps: Steps) -> dict[str, Tensor]:
+    """Statistics of an epoch, one of each for every run. Stays on the device."""
+    losses, weights, right = steps.losses, steps.weights.double(), steps.clean
+    finite = losses.abs() < math.inf  # False for NaN too
+    losses = losses.where(finite, 0).double()
+    kept = weights.sum(-1)
+    kept_right = (weights * right).sum(-1)
+    mean, _ = _mean_std(losses, finite)
+    clean_mean, clean_std = _mean_std(losses, finite & right)
+    noisy_mean, noisy_std = _mean_std(losses, finite & ~right)
     return {
         "train_loss": mean,
-        "kept_share": float(weight.mean()),
-        "precision": _mean_std(precision[np.isfinite(precision)])[0],
-        "recall": _mean_std(recall[np.isfinite(recall)])[0],
+        "kept_share": weights.mean((-2, -1)),
+        # 0 / 0 is NaN and passed over: a batch that keeps nothing has no precision
+        "precision": (kept_right / kept).nanmean(-1),
+        "recall": (kept_right / right.sum(-1)).nanmean(-1),
+        "threshold": steps.cuts.mean(-1),
         "clean_loss_mean": clean_mean,
         "clean_loss_std": clean_std,
         "noisy_loss_mean": noisy_mean,
         "noisy_loss_std": noisy_std,
-        "empty_steps": int((weight.sum(1) == 0).sum()),
-        "nonfinite": int((~finite).sum()),
+        "empty_steps": (kept == 0).sum(-1),
+        "nonfinite": (~finite).sum((-2, -1)),
     }
 
 
-def _mean_std(values: NDArray[np.float64]) -> tuple[float, float]:
-    return (float(values.mean()), float(values.std())) if values.size else (math.nan, math.nan)
+def look_closer(epoch: int, steps: Steps) -> Detail:
+    """The detail of one epoch of one run."""
+    # what is not finite goes into the open bin
+    bins = (steps.losses.nan_to_num(REACH).clamp(0, REACH) * (BINS / REACH)).long().clamp(max=BINS - 1)
+    return Detail(
+        epoch,
+        torch.bincount(bins[steps.clean], minlength=BINS).tolist(),
+        torch.bincount(bins[~steps.clean], minlength=BINS).tolist(),
+        _rounded(steps.clean[:ITERATIONS].float().mean(1)),
+        _rounded(steps.weights[:ITERATIONS].float().mean(1)),
+    )
+
+
+def epoch_record(
+    epoch: int, selecting: bool, accuracy: float, best: float, noise: float, rate: float, measured: dict[str, float]
+) -> EpochRecord:
+    """One run's record; ``measured`` is one run's share of what `measure` gives."""
+    values: dict[str, Any] = measured | {name: int(measured[name]) for name in ("empty_steps", "nonfinite")}
+    return EpochRecord(
+        **(values | {"threshold": values["threshold"] if selecting else math.nan}),
+        epoch=epoch,
+        selecting=selecting,
+        test_accuracy=accuracy,
+        best_test_accuracy=max(best, accuracy),
+        noise_ratio=1 - values["kept_share"] if selecting else math.nan,
+        true_noise_ratio=noise,
+        samples_per_second=rate,
+    )
+
+
+def _mean_std(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+    """Over the steps and samples that count; NaN if none does."""
+    number = counted.sum((-2, -1))
+    mean = (values * counted).sum((-2, -1)) / number
+    square = ((values - mean[..., None, None]).square() * counted).sum((-2, -1)) / number
+    return mean, square.sqrt()
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [round(value, 3) for value in values.tolist()]

@@ -18,11 +18,18 @@ from typing import Any
 import torch
 
 from .data import Split
+from .recipes import RunSpec
 from .records import EpochRecord, read_lines
-from .train import RunSpec, Session
+from .train import Session
 
 
-def run(spec: RunSpec, folder: str | Path, data: Split | None = None, device: str = "auto") -> Iterator[EpochRecord]:
+def run(
+    spec: RunSpec,
+    folder: str | Path,
+    data: Split | None = None,
+    device: str = "auto",
+    root: str | Path | None = None,
+) -> Iterator[EpochRecord]:
     """Train ``spec`` in ``folder`` and give the record of each epoch, first those already there.
 
     Called again on the folder of a run that was stopped, it goes on; the result is the same as if it
@@ -38,7 +45,7 @@ def run(spec: RunSpec, folder: str | Path, data: Split | None = None, device: st
     if weights.exists():
         yield from read_lines(records)
         return
-    session = Session(spec, data, device)  # raises what is wrong with the request before anything is written
+    session = Session(spec, data, device, root)  # raises what is wrong with the request before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "config.json", json.dumps(spec.to_dict(), indent=2) + "\n")
     session.manifest.save(folder / "noise.json")

@@ -1,96 +1,67 @@
-"""The only training loop: every command iterates a `Session` and gets a record per epoch."""
+"""The plain training loop: one run, one step after the other. Iterating a `Session` gives a record per epoch."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from .checks import check_choice, check_number
 from .data import Split, load
-from .methods import build
-from .models import MODELS, make_model
-from .noise import NOISES, Noise, corrupt
-from .records import EpochRecord, measure
+from .dropout import draw_keys, dropout_layers, set_keys
+from .models import make_model
+from .noise import Manifest, corrupt
+from .recipes import Recipe, RunSpec
+from .records import Detail, EpochRecord, Steps, epoch_record, look_closer, measure
 from .selection import Selection
-from .types import Selector
+
+PAD = 4  # pixels by which an augmented image may be shifted
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How a network is trained on a data set. The defaults are those of the authors' MNIST notebook."""
+class Job(NamedTuple):
+    """A run made ready: its data and its wrong labels."""
 
-    network: str = "notebook-cnn"
-    epochs: int = 80
-    warmup_epochs: int = 30
-    batch_size: int = 10
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    learning_rate: float = 0.05
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    decay_every: int = 30
-    decay_factor: float = 0.2
+    spec: RunSpec
+    data: Split
+    labels: Tensor  #: (rows,) as the run sees them
+    clean: Tensor  #: (rows,) bool, for records and the oracle alone
+    manifest: Manifest
 
-    def __post_init__(self) -> None:
-        check_choice("Recipe", "network", self.network, MODELS)
-        check_number("Recipe", "epochs", self.epochs, 1, whole=True)
-        check_number("Recipe", "warmup_epochs", self.warmup_epochs, 0, whole=True)
-        check_number("Recipe", "batch_size", self.batch_size, 1, whole=True)
-        check_choice("Recipe", "optimizer", self.optimizer, ("sgd", "adam"))
-        check_number("Recipe", "learning_rate", self.learning_rate, 0, open_low=True)
-        check_number("Recipe", "momentum", self.momentum, 0, 1, open_high=True)
-        check_number("Recipe", "weight_decay", self.weight_decay, 0)
-        check_number("Recipe", "decay_every", self.decay_every, 1, whole=True)
-        check_number("Recipe", "decay_factor", self.decay_factor, 0, 1, open_low=True)
+    @property
+    def steps_per_epoch(self) -> int:
+        return (
+            len(self.labels) // self.spec.recipe.batch_size
+        )  # an incomplete last batch is dropped, as in the notebook
+
+    @property
+    def noise(self) -> float:
+        return 1 - float(self.clean.float().mean())
 
 
-RECIPES: dict[str, Recipe] = {
-    # the notebook's, in 5/8 of the epochs: long enough for Vanilla to learn the wrong labels
-    "digits": Recipe(network="digits-cnn", epochs=50, warmup_epochs=20, decay_every=20),
-}
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """All that decides a run. Two runs with equal specifications on one device give equal results."""
-
-    dataset: str
-    method: str = "adaptive-k"  #: name, with parameters if need be: "adaptive-k:threshold=mean"
-    noise: str = "directed"
-    noise_rate: float = 0.0
-    exact_noise: bool = False  #: flip exactly the expected number of labels
-    seed: int = 0
-    reforward: bool = False  #: run the kept samples through the network again, as the notebook does
-    recipe: Recipe = field(default_factory=Recipe)
-
-    def __post_init__(self) -> None:
-        check_number("RunSpec", "noise_rate", self.noise_rate, 0, 1)
-        check_number("RunSpec", "seed", self.seed, 0, whole=True)
-        self.make_noise()
-        self.make_method()
-
-    def make_noise(self) -> Noise:
-        check_choice("RunSpec", "noise", self.noise, [name for name in NOISES if name != "matrix"])
-        return NOISES[self.noise](rate=self.noise_rate)  # type: ignore[call-arg]
-
-    def make_method(self) -> Selector[Any]:
-        # as in the paper, methods that need the noise ratio are given the true one unless told otherwise
-        return build(self.method, keep=1 - self.noise_rate) if self.noise_rate < 1 else build(self.method)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> RunSpec:
-        return cls(**(fields | {"recipe": Recipe(**fields["recipe"])}))
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = None) -> Job:
+    """Load the data, unless it is given, and make its labels wrong."""
+    data = load(spec.dataset, seed=spec.seed, root=root) if data is None else data
+    rows = len(data.y)
+    if rows < spec.recipe.batch_size:
+        raise ValueError(f"Recipe: batch_size must be at most the {rows} training rows, got {spec.recipe.batch_size}")
+    if spec.recipe.augment and data.x.dim() != 4:
+        raise ValueError("Recipe: augment must be False for data that are not images, got True")
+    features = data.x if spec.noise == "instance" else None
+    labels, manifest = corrupt(
+        data.y,
+        spec.make_noise(),
+        classes=data.classes,
+        seed=spec.seed,
+        exact=spec.exact_noise,
+        features=features,
+    )
+    return Job(spec, data, labels, labels == data.y, manifest)
 
 
 class Session:
@@ -100,35 +71,31 @@ class Session:
         spec: what to run.
         data: the data set, if it is not one that `load` knows; its labels are taken as right.
         device: where; the GPU if there is one, unless told.
+        root: folder of data sets, see `load`.
     """
 
-    def __init__(self, spec: RunSpec, data: Split | None = None, device: str | torch.device = "auto") -> None:
-        device = _find_device(device)
-        data = load(spec.dataset) if data is None else data
-        recipe, rows = spec.recipe, len(data.y)
-        if rows < recipe.batch_size:
-            raise ValueError(f"Recipe: batch_size must be at most the {rows} training rows, got {recipe.batch_size}")
-        noisy, self.manifest = corrupt(
-            data.y,
-            spec.make_noise(),
-            classes=data.classes,
-            seed=spec.seed,
-            exact=spec.exact_noise,
-            features=data.x if spec.noise == "instance" else None,
-        )
-        self.spec, self.device, self.epoch, self.best = spec, device, 0, 0.0
-        self.data = data.to(device)
-        self.labels = noisy.to(device)
-        self._clean = self.labels == self.data.y  # for records and the oracle alone
-        self.steps_per_epoch = rows // recipe.batch_size  # an incomplete last batch is dropped, as in the notebook
-        method = spec.make_method()
-        warmup = recipe.warmup_epochs * self.steps_per_epoch if method.wants_warmup else 0
-        self._rng = _seeded(spec.seed, self.device)
-        with self._own_randomness():
-            self.model = make_model(recipe.network, data.x.shape[1], data.classes).to(device)
-        self.criterion = Selection(method, warmup=warmup, clean=self._clean if method.privileged else None).to(device)
-        self.optimizer = _make_optimizer(recipe, self.model)
-        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, recipe.decay_every, recipe.decay_factor)
+    def __init__(
+        self,
+        spec: RunSpec,
+        data: Split | None = None,
+        device: str | torch.device = "auto",
+        root: str | Path | None = None,
+    ) -> None:
+        self.device = find_device(device)
+        self.job = prepare(spec, data, root)
+        self.spec, self.manifest, self.steps_per_epoch = spec, self.job.manifest, self.job.steps_per_epoch
+        self.data = self.job.data.to(self.device)
+        self.labels, self._clean = self.job.labels.to(self.device), self.job.clean.to(self.device)
+        self.epoch, self.best = 0, 0.0
+        self.details: list[Detail] = []
+        recipe, method = spec.recipe, spec.make_method()
+        self.model = make_model(recipe.network, self.data.inputs, self.data.classes, spec.seed).to(self.device)
+        self.criterion = Selection(
+            method,
+            warmup=recipe.warmup_epochs * self.steps_per_epoch if method.wants_warmup else 0,
+            clean=self._clean if method.privileged else None,
+        ).to(self.device)
+        self.optimizer = make_optimizer(recipe, self.model.parameters())
 
     def __iter__(self) -> Iterator[EpochRecord]:
         while self.epoch < self.spec.recipe.epochs:
@@ -137,84 +104,106 @@ class Session:
     def _run_epoch(self) -> EpochRecord:
         started = time.perf_counter()
         selecting = self.epoch * self.steps_per_epoch >= self.criterion.warmup
-        order = self._order()
-        with self._own_randomness():
-            self.model.train()
-            steps = [self._step(rows, self.spec.reforward and selecting) for rows in order]
-            self.scheduler.step()
-        losses, weights, cuts = (torch.stack(column) for column in zip(*steps, strict=True))
-        measured = measure(losses, weights, self._clean[order])  # waits for the device, once an epoch
-        seconds = time.perf_counter() - started
-        accuracy = self.evaluate()
-        self.epoch += 1
-        self.best = max(self.best, accuracy)
-        return EpochRecord(
-            epoch=self.epoch,
-            selecting=selecting,
-            test_accuracy=accuracy,
-            best_test_accuracy=self.best,
-            threshold=float(cuts.mean()) if selecting else math.nan,
-            noise_ratio=1 - measured["kept_share"] if selecting else math.nan,
-            true_noise_ratio=1 - float(self._clean.float().mean()),
-            samples_per_second=order.numel() / seconds,
-            **measured,
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.spec.recipe.learning_rate_at(self.epoch)
+        order, keys, moves = (
+            part.to(self.device) for part in draws(self.job, len(dropout_layers(self.model)), self.epoch)
         )
+        self.model.train()
+        done = [self._step(*drawn, self.spec.reforward and selecting) for drawn in zip(order, keys, moves, strict=True)]
+        losses, weights, cuts = (torch.stack(column) for column in zip(*done, strict=True))
+        steps = Steps(losses, weights, self._clean[order], cuts)
+        measured = {name: float(value) for name, value in measure(steps).items()}  # waits for the device
+        rate = order.numel() / (time.perf_counter() - started)
+        self.epoch += 1
+        if self.epoch in self.spec.recipe.stages():
+            self.details.append(look_closer(self.epoch, steps))
+        record = epoch_record(self.epoch, selecting, self.evaluate(), self.best, self.job.noise, rate, measured)
+        self.best = record.best_test_accuracy
+        return record
 
-    def _step(self, rows: Tensor, reforward: bool) -> tuple[Tensor, Tensor, Tensor]:
+    def _step(self, rows: Tensor, keys: Tensor, moves: Tensor, reforward: bool) -> tuple[Tensor, Tensor, Tensor]:
         x, y = self.data.x[rows], self.labels[rows]
-        losses = self.criterion.loss(self.model(x), y)
+        if self.spec.recipe.augment:
+            x = augment(x, moves)
+        set_keys(self.model, keys[0])
+        losses = self.criterion.loss(self._output(x), y)
         loss = self.criterion.reduce(losses, index=rows)
         weights = self.criterion.weights
         assert weights is not None
         if reforward and bool((kept := weights > 0).any()):
-            loss = self.criterion.loss(self.model(x[kept]), y[kept]).mean()
+            set_keys(self.model, keys[1])
+            loss = self.criterion.loss(self._output(x[kept]), y[kept]).mean()
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         cut = self.criterion.method.cut(self.criterion.memory.state)
         return losses.detach(), weights, losses.new_tensor(math.nan) if cut is None else cut.clone()
 
+    def _output(self, x: Tensor) -> Tensor:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.spec.recipe.precision == "bfloat16"):
+            output: Tensor = self.model(x)
+        return output
+
     @torch.no_grad()
     def evaluate(self) -> float:
         """Accuracy on the test set."""
         self.model.eval()
         hits = [
-            (self.model(x).argmax(1) == y).sum()
+            (self._output(x).argmax(1) == y).sum()
             for x, y in zip(torch.split(self.data.x_test, 2_000), torch.split(self.data.y_test, 2_000), strict=True)
         ]
         return float(torch.stack(hits).sum()) / len(self.data.y_test)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that changes while training; tensors and plain values, safe to load with weights only."""
-        parts = {name: getattr(self, name).state_dict() for name in ("model", "criterion", "optimizer", "scheduler")}
-        return parts | {"epoch": self.epoch, "best": self.best, "rng": self._rng}
+        """All that changes while training; tensors and plain values, safe to load with weights only.
+
+        No random state: every draw is a function of the seed and the epoch.
+        """
+        parts = {name: getattr(self, name).state_dict() for name in ("model", "criterion", "optimizer")}
+        return parts | {"epoch": self.epoch, "best": self.best}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name in ("model", "criterion", "optimizer", "scheduler"):
+        for name in ("model", "criterion", "optimizer"):
             getattr(self, name).load_state_dict(state[name])
-        self.epoch, self.best, self._rng = state["epoch"], state["best"], state["rng"]
-
-    def _order(self) -> Tensor:
-        """Rows of each batch of this epoch, (steps, batch): a function of seed and epoch alone."""
-        order = np.random.default_rng([self.spec.seed, self.epoch]).permutation(len(self.labels))
-        size = self.spec.recipe.batch_size
-        return torch.from_numpy(order[: self.steps_per_epoch * size]).view(-1, size).to(self.device)
-
-    @contextmanager
-    def _own_randomness(self) -> Iterator[None]:
-        """Run with this session's random state, then give the caller's back untouched."""
-        on_gpu = self.device.type == "cuda"
-        with torch.random.fork_rng([self.device] if on_gpu else []):
-            torch.set_rng_state(self._rng["cpu"])
-            if on_gpu:
-                torch.cuda.set_rng_state(self._rng["cuda"], self.device)
-            yield
-            self._rng = {"cpu": torch.get_rng_state()}
-            if on_gpu:
-                self._rng["cuda"] = torch.cuda.get_rng_state(self.device)
+        self.epoch, self.best = state["epoch"], state["best"]
 
 
-def _find_device(device: str | torch.device) -> torch.device:
+class Draws(NamedTuple):
+    """All that is random in an epoch; a function of seed and epoch alone, whatever trains the run."""
+
+    order: Tensor  #: (steps, batch) rows of each mini-batch
+    keys: Tensor  #: (steps, 2, layers, 2) for dropout, in a first and a second pass
+    moves: Tensor  #: (steps, batch, 3) for augmentation: down, right, mirrored
+
+
+def draws(job: Job, layers: int, epoch: int) -> Draws:
+    seed, size, steps = job.spec.seed, job.spec.recipe.batch_size, job.steps_per_epoch
+    order = np.random.default_rng([seed, epoch]).permutation(len(job.labels))[: steps * size]
+    moves = np.zeros((steps, 1, 1), np.int64)
+    if job.spec.recipe.augment:
+        reach = [2 * PAD + 1, 2 * PAD + 1, 2]
+        moves = np.random.default_rng([seed, epoch, 2]).integers(0, reach, (steps, size, 3))
+    return Draws(
+        torch.from_numpy(order.reshape(steps, size)),
+        draw_keys(layers, 2 * steps, [seed, epoch, 1]).view(steps, 2, layers, 2),
+        torch.from_numpy(moves),
+    )
+
+
+def augment(x: Tensor, moves: Tensor) -> Tensor:
+    """Shift and mirror each image as told; what comes in at the edge mirrors what is there."""
+    number, _, height, width = x.shape
+    down, right, mirrored = moves.unbind(-1)
+    padded = F.pad(x, [PAD] * 4, mode="reflect").permute(0, 2, 3, 1)  # channels last, where they stay together
+    row = down[:, None] + torch.arange(height, device=x.device)
+    column = torch.arange(width, device=x.device).expand(number, width)
+    column = right[:, None] + torch.where(mirrored[:, None] > 0, width - 1 - column, column)
+    image = torch.arange(number, device=x.device)[:, None, None]
+    return padded[image, row[:, :, None], column[:, None, :]].permute(0, 3, 1, 2)
+
+
+def find_device(device: str | torch.device) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -222,19 +211,12 @@ def _find_device(device: str | torch.device) -> torch.device:
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError) as error:  # the latter where torch was built without CUDA
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"Session: device must be auto or one that is here, got {device!r}: {reason}") from None
+        raise ValueError(f"device must be auto or one that is here, got {device!r}: {reason}") from None
     return found
 
 
-def _seeded(seed: int, device: torch.device) -> dict[str, Tensor]:
-    """Random states as they are right after seeding."""
-    state = {"cpu": torch.Generator().manual_seed(seed).get_state()}
-    if device.type == "cuda":
-        state["cuda"] = torch.Generator(device).manual_seed(seed).get_state()
-    return state
-
-
-def _make_optimizer(recipe: Recipe, model: torch.nn.Module) -> torch.optim.Optimizer:
+def make_optimizer(recipe: Recipe, parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
+    rate, decay = recipe.learning_rate, recipe.weight_decay
     if recipe.optimizer == "adam":
-        return torch.optim.Adam(model.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
-    return torch.optim.SGD(model.parameters(), recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay)
+        return torch.optim.Adam(parameters, rate, weight_decay=decay)
+    return torch.optim.SGD(parameters, rate, recipe.momentum, weight_decay=decay)
