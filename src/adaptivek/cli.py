@@ -12,7 +12,14 @@ from . import __version__
 try:
     import tyro
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
     from rich.table import Table
 except ImportError:
     sys.exit("the adaptivek command needs more than the library: pip install 'adaptivek[cli]'")
@@ -25,11 +32,20 @@ mini-batch whose loss is at most a threshold that a moving average supplies: no 
 no second model. The share it leaves out tells how noisy the data is.
 
   adaptivek train digits --noise-rate 0.4 --out runs/first    train with 40 % wrong labels
+  adaptivek bench --out results/demo                          compare the methods, with a report
   adaptivek methods                                           the methods to choose from
   adaptivek theory --out theory                               which method has the smaller error, and why
 """
 
 out = Console()
+COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    TaskProgressColumn(),
+    TimeElapsedColumn(),
+    TimeRemainingColumn(),
+    TextColumn("{task.fields[status]}"),
+)
 
 
 class Overrides(TypedDict, total=False):
@@ -92,15 +108,8 @@ def train(
 
     recipe = dataclasses.replace(RECIPES.get(dataset, Recipe()), **overrides)
     spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[status]}"),
-    )
     record = None
-    with Progress(*columns, console=out) as progress:
+    with Progress(*COLUMNS, console=out) as progress:
         task = progress.add_task("epochs", total=recipe.epochs, status="")
         for record in run(spec, folder, device=device):
             phase = "selecting" if record.selecting else "warming up"
@@ -114,6 +123,66 @@ def train(
         *(f"{value:.3f}" for value in (record.precision, record.recall, record.noise_ratio, record.true_noise_ratio)),
     )
     out.print(table)
+    out.print(f"written to {folder}", highlight=False)
+
+
+def bench(
+    folder: Annotated[Path, tyro.conf.arg(name="out", metavar="DIR")],
+    overrides: Annotated[Overrides, tyro.conf.arg(name="")],
+    preset: Literal["demo", "paper"] = "demo",
+    datasets: tuple[str, ...] = (),
+    noises: tuple[str, ...] = (),
+    noise_rates: tuple[float, ...] = (),
+    methods: tuple[str, ...] = (),
+    seeds: int | None = None,
+    engine: Literal["auto", "local", "stacked", "ray"] = "auto",
+    workers: int = 0,
+    device: str = "auto",
+    data_root: Path | None = None,
+    retry_failed: bool = False,
+) -> None:
+    """Compare methods over data sets, noise and seeds, and write a report.
+
+    Every combination is one run. DIR gets a file for each and report.html. The same command on the same DIR goes
+    on where it was stopped; several may work on one DIR at once.
+
+    Args:
+        folder: folder for the results
+        overrides: replaces parts of every recipe
+        preset: what the lists are unless given: demo (digits, minutes) or paper (its 420 runs)
+        datasets: data sets, such as digits mnist imdb, a Hub id, or a folder
+        noises: how labels are made wrong: directed, symmetric, pair-flip, instance
+        noise_rates: shares of the training labels to make wrong
+        methods: see `adaptivek methods`
+        seeds: number of seeds, from 0
+        engine: local (a process for each run), stacked (many runs as one program), ray (a cluster), or auto
+        workers: worker processes; 0: one for each core
+        device: where to train: auto, cpu, cuda
+        data_root: folder of data sets; ADAPTIVEK_DATA unless given
+        retry_failed: do runs again that have failed before
+    """
+    from .bench import PRESETS, Grid
+    from .bench import bench as carry_out
+    from .engines import Settings
+
+    grid = PRESETS[preset]
+    grid = Grid(
+        datasets=datasets or grid.datasets,
+        noises=noises or grid.noises,
+        noise_rates=noise_rates or grid.noise_rates,
+        methods=methods or grid.methods,
+        seeds=grid.seeds if seeds is None else seeds,
+    )
+    specs = grid.specs(**overrides)
+    done = failed = 0
+    with Progress(*COLUMNS, console=out) as progress:
+        # the bar counts epochs of single runs, so that it moves while a stack of many is trained
+        bar = progress.add_task("runs", total=sum(spec.recipe.epochs for spec in specs), status=f"0 of {len(specs)}")
+        settings = Settings(device, data_root, workers, lambda epochs: progress.advance(bar, epochs))
+        for result in carry_out(specs, folder, engine, settings, retry_failed):
+            done, failed = done + 1, failed + bool(result.failure)
+            status = f"{done} of {len(specs)}" + (f", {failed} failed" if failed else "")
+            progress.update(bar, status=status)
     out.print(f"written to {folder}", highlight=False)
 
 
@@ -174,6 +243,7 @@ def main(args: list[str] | None = None) -> None:
     """Entry point of the `adaptivek` command."""
     app = tyro.extras.SubcommandApp()
     app.command(train)
+    app.command(bench)
     app.command(methods)
     app.command(theory)
     try:

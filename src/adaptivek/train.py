@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -215,8 +215,15 @@ def find_device(device: str | torch.device) -> torch.device:
     return found
 
 
-def make_optimizer(recipe: Recipe, parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
-    rate, decay = recipe.learning_rate, recipe.weight_decay
+def make_optimizer(
+    recipe: Recipe, parameters: Iterable[nn.Parameter], recorded_on: torch.device | None = None
+) -> torch.optim.Optimizer:
+    """The optimiser of a recipe; for a CUDA graph on ``recorded_on``, if that is where its steps are replayed."""
+    rate: float | Tensor = recipe.learning_rate
+    options: dict[str, Any] = {}
+    if recorded_on is not None:  # one kernel for all, with a learning rate that a graph can look up
+        rate, options = torch.tensor(rate, device=recorded_on), {"fused": True}
     if recipe.optimizer == "adam":
-        return torch.optim.Adam(parameters, rate, weight_decay=decay)
-    return torch.optim.SGD(parameters, rate, recipe.momentum, weight_decay=decay)
+        capturable = recorded_on is not None
+        return torch.optim.Adam(parameters, rate, weight_decay=recipe.weight_decay, capturable=capturable, **options)
+    return torch.optim.SGD(parameters, rate, recipe.momentum, weight_decay=recipe.weight_decay, **options)

@@ -1,0 +1,140 @@
+"""Many runs, each done once: whatever was stopped goes on, and processes on one folder share the work."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import BaseFileLock
+
+from .checks import check_number
+from .engines import ENGINES, Settings, Unit, choose, load_once
+from .recipes import RECIPES, Recipe, RunSpec
+from .store import Result, Store
+
+PAPER_METHODS = ("oracle", "vanilla", "mkl", "vanilla+mkl", "adaptive-k")
+PAPER_DATASETS = ("mnist", "fashion-mnist", "cifar10", "imdb", "sarcasm", "hotel", "20newsgroups")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every combination of these. The defaults are the paper's."""
+
+    datasets: Sequence[str] = PAPER_DATASETS
+    noises: Sequence[str] = ("directed",)
+    noise_rates: Sequence[float] = (0.1, 0.2, 0.3, 0.4)
+    methods: Sequence[str] = PAPER_METHODS
+    seeds: int = 3
+
+    def __post_init__(self) -> None:
+        check_number("bench", "seeds", self.seeds, 1, whole=True)
+
+    def specs(self, **changes: Any) -> list[RunSpec]:
+        """The runs, those of one setting beside each other; ``changes`` replace parts of every recipe."""
+        recipes = {
+            name: dataclasses.replace(RECIPES.get(name, Recipe()), **changes)  # raises what is wrong with them
+            for name in self.datasets
+        }
+        return [
+            RunSpec(dataset, method, noise, rate, seed=seed, recipe=recipes[dataset])
+            for dataset, noise, rate, seed, method in itertools.product(
+                self.datasets, self.noises, self.noise_rates, range(self.seeds), self.methods
+            )
+        ]
+
+
+PRESETS = {"demo": Grid(datasets=("digits",)), "paper": Grid()}
+
+
+class LockedWork:
+    """The runs that are not done. Taking one locks it; a lock goes with its process, however that ends."""
+
+    def __init__(self, specs: Iterable[RunSpec], store: Store) -> None:
+        self._store = store
+        self._waiting = {spec.identity(): spec for spec in specs}
+        self._locks: dict[str, BaseFileLock] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting) - len(self._locks)
+
+    def take(self, limit: int, alike: Callable[[RunSpec], object] | None = None) -> Unit:
+        taken: list[RunSpec] = []
+        for identity, spec in self._waiting.items():
+            if len(taken) == limit:
+                break
+            if identity in self._locks or (taken and alike and alike(spec) != alike(taken[0])):
+                continue
+            lock = self._store.claim(spec)
+            if lock is None:
+                continue
+            if self._store.path(spec).exists():  # another process has finished it just now
+                lock.release()
+                continue
+            self._locks[identity] = lock
+            taken.append(spec)
+        return tuple(taken)
+
+    def finish(self, result: Result) -> None:
+        identity = result.spec.identity()
+        self._store.write(result)
+        del self._waiting[identity]
+        self._locks.pop(identity).release()
+
+    def done_by_others(self) -> list[Result]:
+        """Results that have come from other processes since the last call."""
+        found = [result for spec in self._waiting.values() if (result := self._store.read(spec)) is not None]
+        for result in found:
+            del self._waiting[result.spec.identity()]
+        return found
+
+
+def bench(
+    specs: Iterable[RunSpec],
+    folder: str | Path,
+    engine: str = "auto",
+    settings: Settings | None = None,
+    retry_failed: bool = False,
+) -> Iterator[Result]:
+    """Do the runs that are not done yet, and give every result: first those already there, then as they come.
+
+    Args:
+        specs: what to run.
+        folder: where the results are, see `Store`.
+        engine: local, stacked, ray, or auto for the one that is faster here.
+        settings: device, data folder, number of workers.
+        retry_failed: do runs again that have failed before.
+    """
+    settings, store = settings or Settings(), Store(folder)
+    specs = list({spec.identity(): spec for spec in specs}.values())
+    name = choose(engine, specs, settings)
+    there = [result for spec in specs if (result := store.read(spec)) is not None]
+    if retry_failed:
+        for result in there:
+            if result.failure:
+                store.path(result.spec).unlink()
+        there = [result for result in there if not result.failure]
+    for result in there:
+        settings.tick(result.spec.recipe.epochs)
+        yield result
+    done = {result.spec.identity() for result in there}
+    waiting = [spec for spec in specs if spec.identity() not in done]
+    for dataset, seed in sorted({(spec.dataset, spec.seed) for spec in waiting}):
+        load_once(dataset, seed, settings.root)  # missing data is a mistake to hear of now, not a failed run
+    work = LockedWork(waiting, store)
+    while True:
+        for result in ENGINES[name](work, settings):
+            result = dataclasses.replace(result, engine=name)
+            work.finish(result)
+            yield result
+        for result in work.done_by_others():
+            settings.tick(result.spec.recipe.epochs)
+            yield result
+        if not len(work):
+            break
+        time.sleep(1)  # the rest is in other hands: it will be done there, or let go by a process that dies
+    store.tidy(specs)

@@ -1,0 +1,271 @@
+"""Ways to carry out many runs: in worker processes, stacked into one program, or as tasks of a Ray cluster.
+
+An engine takes runs from a `Work` and gives their results as they come. A run has the same result in each, to
+the precision of the arithmetic.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from .checks import check_choice, check_number
+from .data import Split, load
+from .models import make_model, stackable
+from .recipes import RunSpec
+from .records import EpochRecord
+from .stacked import Stack, shape
+from .store import Result
+from .train import Session, find_device, prepare
+
+#: runs in a stack: more gain nothing on a GPU, and fall out of a processor's cache
+LARGEST_STACK = {"cuda": 128, "cpu": 16}
+#: a forward pass of fewer floating-point operations takes less time than starting its operations
+LAUNCH_BOUND = 5_000_000
+
+Unit = tuple[RunSpec, ...]  # runs that are trained as one
+
+
+class Work(Protocol):
+    """Runs that wait to be done. What is taken is locked against other processes."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, limit: int, alike: Callable[[RunSpec], object] | None = None) -> Unit:
+        """Up to ``limit`` runs, all the same to ``alike``."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an engine needs to know beside the runs."""
+
+    device: str = "auto"
+    root: Path | None = None
+    workers: int = 0  #: processes; 0: one for each core
+    tick: Callable[[int], object] = lambda epochs: None  #: told of progress, in epochs of single runs
+
+    def __post_init__(self) -> None:
+        find_device(self.device)
+        check_number("bench", "workers", self.workers, 0, whole=True)
+
+    @property
+    def gpu(self) -> bool:
+        return find_device(self.device).type == "cuda"
+
+    @property
+    def processes(self) -> int:
+        return self.workers or os.cpu_count() or 1
+
+
+def local(work: Work, settings: Settings) -> Iterator[Result]:
+    """Each run by itself, in worker processes of this machine."""
+    yield from _in_processes(iter(lambda: work.take(1), ()), settings)
+
+
+def stacked(work: Work, settings: Settings) -> Iterator[Result]:
+    """Runs of one shape as one program: on a GPU in this process, otherwise in worker processes."""
+
+    def alike(spec: RunSpec) -> object:
+        if not stackable(spec.recipe.network) or spec.reforward:
+            return spec  # like no other
+        return spec.recipe, _shape(spec.dataset, spec.seed, settings.root)
+
+    if settings.gpu:
+        while unit := work.take(LARGEST_STACK["cuda"], alike):
+            yield from train_unit(unit, settings.device, settings.root, settings.tick)
+    else:
+        share = -(-len(work) // settings.processes)  # rounded up, so that no core goes without
+        limit = min(LARGEST_STACK["cpu"], share)
+        yield from _in_processes(iter(lambda: work.take(limit, alike), ()), settings)
+
+
+def ray(work: Work, settings: Settings) -> Iterator[Result]:
+    """Each run as a task of a Ray cluster: the one this process is in, or one of its own."""
+    try:
+        import ray as cluster
+    except ImportError:
+        raise ImportError("the engine ray needs Ray: pip install 'adaptivek[ray]'") from None
+    if not cluster.is_initialized():
+        cluster.init(num_cpus=settings.workers or None, log_to_driver=False, include_dashboard=False)
+    slots = max(1, int(cluster.cluster_resources().get("CPU", 1)))
+    # a task whose worker dies is started again on another
+    task = cluster.remote(num_cpus=1, num_gpus=int(settings.gpu), max_retries=3)(train_unit)
+    running: dict[Any, RunSpec] = {}
+    while True:
+        while len(running) < slots and (unit := work.take(1)):
+            running[task.remote(unit, settings.device, settings.root)] = unit[0]
+        if not running:
+            return
+        (reference,), _ = cluster.wait(list(running), num_returns=1)
+        spec = running.pop(reference)
+        try:
+            yield from cluster.get(reference)
+        except cluster.exceptions.RayError as error:
+            yield Result(spec, failure=_reason(error))
+        settings.tick(spec.recipe.epochs)
+
+
+ENGINES: dict[str, Callable[[Work, Settings], Iterator[Result]]] = {"local": local, "stacked": stacked, "ray": ray}
+
+
+def choose(name: str, specs: Iterable[RunSpec], settings: Settings) -> str:
+    """The engine of that name; for ``auto`` the one that is faster here."""
+    check_choice("bench", "engine", name, ["auto", *ENGINES])
+    if name != "auto":
+        return name
+    if settings.gpu:
+        return "stacked"
+    kinds = {(spec.dataset, spec.recipe): spec for spec in specs}.values()
+    return "stacked" if all(_launch_bound(spec, settings.root) for spec in kinds) else "local"
+
+
+def _launch_bound(spec: RunSpec, root: Path | None) -> bool:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    if not stackable(spec.recipe.network):
+        return False
+    data = load_once(spec.dataset, spec.seed, root)
+    with FlopCounterMode(display=False) as counter:
+        make_model(spec.recipe.network, data.inputs, data.classes)(data.x[: spec.recipe.batch_size])
+    return int(counter.get_total_flops()) < LAUNCH_BOUND
+
+
+@functools.lru_cache(maxsize=8)
+def load_once(dataset: str, seed: int, root: Path | None) -> Split:
+    """As `load`; runs on the same data share it."""
+    return load(dataset, seed=seed, root=root)
+
+
+@functools.cache
+def _shape(dataset: str, seed: int, root: Path | None) -> object:
+    return shape(load_once(dataset, seed, root))
+
+
+def train_unit(
+    unit: Unit, device: str = "auto", root: Path | None = None, tick: Callable[[int], object] = lambda epochs: None
+) -> list[Result]:
+    """Train a unit. What goes wrong with a run becomes its result; a stack that fails is halved to find out whose."""
+    started = time.perf_counter()
+    try:
+        return _train_unit(unit, device, root, tick, started)
+    except Exception as error:
+        if len(unit) == 1:
+            return [Result(unit[0], seconds=time.perf_counter() - started, failure=_reason(error))]
+    # outside of the handler, which would keep the failed stack in memory
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    half = len(unit) // 2
+    return [result for part in (unit[:half], unit[half:]) for result in train_unit(part, device, root, tick)]
+
+
+def _train_unit(
+    unit: Unit, device: str, root: Path | None, tick: Callable[[int], object], started: float
+) -> list[Result]:
+    jobs = [prepare(spec, load_once(spec.dataset, spec.seed, root)) for spec in unit]
+    histories: list[list[EpochRecord]] = [[] for _ in unit]
+    epochs: Iterable[list[EpochRecord]]
+    if unit[0].reforward or (len(unit) == 1 and find_device(device).type != "cuda"):
+        session = Session(unit[0], jobs[0].data, device)
+        epochs, details = ([record] for record in session), [session.details]
+    else:
+        stack = Stack(jobs, device)
+        epochs, details = stack, stack.details
+    for records in epochs:
+        for history, record in zip(histories, records, strict=True):
+            history.append(record)
+        tick(len(unit))
+    seconds, kind = time.perf_counter() - started, "stacked" if len(unit) > 1 else "alone"
+    return [
+        Result(spec, history, detail, seconds, kind, _lost(history))
+        for spec, history, detail in zip(unit, histories, details, strict=True)
+    ]
+
+
+def _lost(history: list[EpochRecord]) -> str:
+    """Why a run that came to its end is no result: its weights are not numbers."""
+    lost = [record.epoch for record in history if not record.train_loss < float("inf")]  # NaN: no loss was finite
+    return f"every loss was NaN or infinite from epoch {lost[0]} on" if lost else ""
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
+def _in_processes(units: Iterator[Unit], settings: Settings) -> Iterator[Result]:
+    """Train units in worker processes, as many at a time as there are workers."""
+    number = settings.processes
+    context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads in an unknown state
+    counter = context.Value("q", 0)
+    seen = 0
+
+    def pool(size: int) -> ProcessPoolExecutor:
+        threads = max(1, (os.cpu_count() or 1) // number)
+        return ProcessPoolExecutor(size, context, initializer=_begin_worker, initargs=(threads, counter, os.getpid()))
+
+    executor = pool(number)
+    running: dict[Future[list[Result]], Unit] = {}
+    try:
+        while True:
+            while len(running) < number and (unit := next(units, None)):
+                running[executor.submit(_in_worker, unit, settings.device, settings.root)] = unit
+            if not running:
+                return
+            done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+            settings.tick(counter.value - seen)
+            seen = counter.value
+            if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
+                # a worker was killed, and took the pool with it: each of its units in a pool of its own
+                for unit in running.values():
+                    with pool(1) as single:
+                        yield from _survive(single, unit, settings)
+                running.clear()
+                executor = pool(number)
+                continue
+            for future in done:
+                del running[future]
+                yield from future.result()
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _survive(executor: ProcessPoolExecutor, unit: Unit, settings: Settings) -> list[Result]:
+    try:
+        return executor.submit(_in_worker, unit, settings.device, settings.root).result()
+    except BrokenProcessPool:
+        return [Result(spec, failure="the process that trained it was killed, twice: out of memory?") for spec in unit]
+
+
+_counter: Any = None
+
+
+def _begin_worker(threads: int, counter: Any, parent: int) -> None:
+    global _counter
+    _counter = counter
+    torch.set_num_threads(threads)
+    # a worker whose parent was killed would wait for work for ever
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+
+
+def _leave_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _in_worker(unit: Unit, device: str, root: Path | None) -> list[Result]:
+    def tick(epochs: int) -> None:
+        with _counter.get_lock():
+            _counter.value += epochs
+
+    return train_unit(unit, device, root, tick)

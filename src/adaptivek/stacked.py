@@ -1,0 +1,304 @@
+"""Many runs trained as one program: parameters, labels and orders stacked, one launch for all of them.
+
+Runs of one data set differ in labels, order, dropout and rule only. A small network leaves a GPU idle while
+its kernels are launched one by one; a hundred of them side by side, recorded as a CUDA graph, do not.
+A network that fills the GPU by itself goes through here too, as a stack of one.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import itertools
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from .data import Split
+from .dropout import dropout_layers, set_keys
+from .methods import parameters
+from .models import Conv2d, make_model, stackable
+from .objective import Memory, cross_entropy, objective, start
+from .recipes import Recipe
+from .records import Detail, EpochRecord, Steps, epoch_record, look_closer, measure
+from .train import Job, augment, draws, find_device, make_optimizer
+from .types import Selector, Task
+
+EAGER_STEPS = 3  # before a graph is recorded, for what libraries set up on first use
+TEST_ROWS = 2_000  # at a time
+
+
+def shape(data: Split) -> tuple[object, ...]:
+    """What the data of runs must have in common to be stacked; they must also have one recipe."""
+    return data.x.shape, data.classes, data.inputs
+
+
+class Part(NamedTuple):
+    """The runs of a stack that follow the same rule."""
+
+    method: Selector[Any]
+    runs: slice
+    warmup: int
+    memory: Memory
+
+
+class Stack:
+    """Runs trained together. Iterating it gives, for each epoch, the record of every run.
+
+    A run comes out the same alone or in any company, to the precision of the arithmetic.
+
+    Args:
+        jobs: the runs, made ready by `prepare`; of one `shape`. None of them may ask for `reforward`.
+        device: where; the GPU if there is one, unless told.
+        cuda_graph: on a GPU, record the step once and replay it.
+    """
+
+    def __init__(self, jobs: list[Job], device: str | torch.device = "auto", cuda_graph: bool = True) -> None:
+        self.device = find_device(device)
+        self.recipe = _check(jobs)
+        self.epoch, self.details = 0, [list[Detail]() for _ in jobs]
+        self._best = [0.0] * len(jobs)
+        # runs of one rule side by side; `jobs` is in this order, `_places` leads back to the caller's
+        self._places = sorted(range(len(jobs)), key=[_rule(job) for job in jobs].__getitem__)
+        self.jobs = [jobs[place] for place in self._places]
+        self.steps_per_epoch = jobs[0].steps_per_epoch
+        self._gpu = self.device.type == "cuda"
+        self._record_graph = cuda_graph and self._gpu
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+        splits = list({id(job.data): job.data for job in self.jobs}.values())
+        self._split_of = [next(i for i, split in enumerate(splits) if split is job.data) for job in self.jobs]
+        self._tests = [(split.x_test.to(self.device), split.y_test.to(self.device)) for split in splits]
+        self._x = torch.cat([split.x for split in splits]).to(self.device)
+        self._offset = torch.tensor(self._split_of, device=self.device).unsqueeze(1) * len(jobs[0].labels)
+        self._labels = torch.stack([job.labels for job in self.jobs]).to(self.device)
+        self._clean = torch.stack([job.clean for job in self.jobs]).to(self.device)
+
+        self._build_networks()
+        self._parts = self._make_parts()
+        runs, size, steps = len(jobs), self.recipe.batch_size, self.steps_per_epoch
+        self._now = torch.zeros(1, dtype=torch.int64, device=self.device)  # step of the epoch
+        self._losses = torch.zeros(steps, runs, size, device=self.device)
+        self._weights = torch.zeros_like(self._losses)
+        self._cuts = torch.full((steps, runs), math.nan, device=self.device)
+
+    def __iter__(self) -> Iterator[list[EpochRecord]]:
+        while self.epoch < self.recipe.epochs:
+            yield self._run_epoch()
+
+    def _build_networks(self) -> None:
+        data, recipe = self.jobs[0].data, self.recipe
+        fresh = [make_model(recipe.network, data.inputs, data.classes, job.spec.seed) for job in self.jobs]
+        if stackable(recipe.network):
+            stacked, _ = stack_module_state(fresh)
+            self.model = fresh[0].to(self.device)
+            for module in self.model.modules():
+                if isinstance(module, Conv2d):
+                    module.as_product = self._gpu
+            self._parameters = {name: nn.Parameter(value.detach().to(self.device)) for name, value in stacked.items()}
+        else:
+            self.model = _reusable(recipe, data, self.device)
+            self.model.load_state_dict(fresh[0].state_dict())
+            self._parameters = dict(self.model.named_parameters())
+        self._layers = list(dropout_layers(self.model))
+        self.optimizer = make_optimizer(recipe, self._parameters.values(), self.device if self._gpu else None)
+
+    def _make_parts(self) -> list[Part]:
+        parts, first = [], 0
+        for _, group in itertools.groupby(self.jobs, _rule):
+            jobs = list(group)
+            methods = [job.spec.make_method() for job in jobs]
+            memories = [
+                start(method, Task(job.clean if method.privileged else None))
+                for method, job in zip(methods, jobs, strict=True)
+            ]
+            method = merged(methods, self.device)
+            memory = Memory(
+                *(
+                    type(pieces[0])(*(torch.stack(values).to(self.device) for values in zip(*pieces, strict=True)))
+                    for pieces in zip(*memories, strict=True)
+                )
+            )
+            warmup = self.recipe.warmup_epochs * self.steps_per_epoch if method.wants_warmup else 0
+            parts.append(Part(method, slice(first, first + len(jobs)), warmup, memory))
+            first += len(jobs)
+        return parts
+
+    def _run_epoch(self) -> list[EpochRecord]:
+        started = time.perf_counter()
+        self._set_learning_rate()
+        drawn = [draws(job, len(self._layers), self.epoch) for job in self.jobs]
+        # into the same memory each epoch: a recorded graph knows addresses only
+        self._order = self._fill("_order", torch.stack([run.order for run in drawn], 1))
+        self._keys = self._fill("_keys", torch.stack([run.keys[:, 0] for run in drawn], 1))
+        self._moves = self._fill("_moves", torch.stack([run.moves for run in drawn], 1))
+        self._now.zero_()
+        self.model.train()
+        for _ in range(self.steps_per_epoch):
+            self._advance()
+        order = self._order.transpose(0, 1)
+        clean = self._clean.gather(1, order.flatten(1)).view_as(order)
+        steps = Steps(self._losses.transpose(0, 1), self._weights.transpose(0, 1), clean, self._cuts.t())
+        accuracy = self._evaluate()
+        columns = {name: value.tolist() for name, value in measure(steps).items()}  # waits for the device
+        accuracies = accuracy.tolist()
+        rate = self.steps_per_epoch * self.recipe.batch_size / (time.perf_counter() - started)
+        self.epoch += 1
+        records: list[EpochRecord] = [None] * len(self.jobs)  # type: ignore[list-item]
+        for part in self._parts:
+            selecting = (self.epoch - 1) * self.steps_per_epoch >= part.warmup
+            for run in range(part.runs.start, part.runs.stop):
+                place, job = self._places[run], self.jobs[run]
+                measured = {name: values[run] for name, values in columns.items()}
+                record = epoch_record(
+                    self.epoch, selecting, accuracies[run], self._best[place], job.noise, rate, measured
+                )
+                records[place], self._best[place] = record, record.best_test_accuracy
+                if self.epoch in self.recipe.stages():
+                    one = Steps(*(values[run] for values in steps))
+                    self.details[place].append(look_closer(self.epoch, one))
+        return records
+
+    def _advance(self) -> None:
+        """One step: recorded once there is nothing left to set up, and replayed from then on."""
+        if self._graph is not None:
+            self._graph.replay()
+            return
+        if not self._record_graph:
+            self._step()
+            return
+        side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):
+            self._step()
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        if self.epoch * self.steps_per_epoch + int(self._now) == EAGER_STEPS:
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                self._step()
+
+    def _step(self) -> None:
+        """Everything on the device, in the same memory each time, without a look at any value."""
+        rows, keys, moves = (part.index_select(0, self._now)[0] for part in (self._order, self._keys, self._moves))
+        x = self._x[rows + self._offset]
+        if self.recipe.augment:
+            x = augment(x.flatten(0, 1), moves.flatten(0, 1)).view_as(x)
+        logits = self._output(x, keys)
+        losses = cross_entropy(logits.flatten(0, 1), self._labels.gather(1, rows).flatten()).view(rows.shape)
+        total, weights, cuts = losses.new_zeros(()), [], []
+        for part in self._parts:
+            means, outcome = objective(
+                part.method, part.memory, losses[part.runs], index=rows[part.runs], warmup=part.warmup
+            )
+            total = total + means.sum()  # no run has a say in another's gradient
+            weights.append(outcome.weights)
+            cut = part.method.cut(outcome.memory.state)
+            cuts.append(means.detach() * math.nan if cut is None else cut)
+            for old, new in zip(itertools.chain(*part.memory), itertools.chain(*outcome.memory), strict=True):
+                if new is not old:
+                    old.copy_(new)
+        self.optimizer.zero_grad()
+        total.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self._losses.index_copy_(0, self._now, losses.detach()[None])
+        self._weights.index_copy_(0, self._now, torch.cat(weights)[None])
+        self._cuts.index_copy_(0, self._now, torch.cat(cuts)[None])
+        self._now += 1
+
+    def _output(self, x: Tensor, keys: Tensor) -> Tensor:
+        """Logits of every run on its own samples, (runs, batch, classes)."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
+            if not stackable(self.recipe.network):
+                set_keys(self.model, keys[0])
+                return self.model(x[0])[None]  # type: ignore[no-any-return]
+            buffers = {f"{layer}.key": keys[:, i] for i, layer in enumerate(self._layers)}
+            return vmap(self._one)(self._parameters, buffers, x)
+
+    def _one(self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        output: Tensor = functional_call(self.model, {**parameters, **buffers}, (x,))
+        return output
+
+    @torch.no_grad()
+    def _evaluate(self) -> Tensor:
+        """Accuracy of every run on its test set."""
+        self.model.eval()
+        found = torch.zeros(len(self.jobs), dtype=torch.float64, device=self.device)
+        for split, (x_test, y_test) in enumerate(self._tests):
+            runs = torch.tensor([run for run, of in enumerate(self._split_of) if of == split], device=self.device)
+            parameters = {name: value[runs] for name, value in self._parameters.items()}
+            hits = torch.zeros(len(runs), dtype=torch.int64, device=self.device)
+            for x, y in zip(torch.split(x_test, TEST_ROWS), torch.split(y_test, TEST_ROWS), strict=True):
+                hits += (self._test_output(parameters, x).argmax(-1) == y).sum(-1)
+            found[runs] = hits.double() / len(y_test)
+        return found
+
+    def _test_output(self, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
+            if not stackable(self.recipe.network):
+                return self.model(x)[None]  # type: ignore[no-any-return]
+            return vmap(self._one, (0, None, None))(parameters, {}, x)
+
+    def _set_learning_rate(self) -> None:
+        rate, group = self.recipe.learning_rate_at(self.epoch), self.optimizer.param_groups[0]
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+    def _fill(self, name: str, value: Tensor) -> Tensor:
+        held: Tensor | None = getattr(self, name, None)
+        return value.to(self.device) if held is None else held.copy_(value)
+
+
+def _rule(job: Job) -> tuple[str, ...]:
+    """The method of a run but for its real numbers, which may differ within a stack."""
+    method = job.spec.make_method()
+    others = {name: value for name, value in dataclasses.asdict(method).items() if not isinstance(value, float)}  # type: ignore[call-overload]
+    return method.name, str(others)
+
+
+def merged(methods: list[Selector[Any]], device: torch.device) -> Selector[Any]:
+    """One rule for runs whose rules differ in real numbers only: a tensor with one for each run takes their place.
+
+    Far fewer launches than a rule each. The numbers were checked when the methods were built.
+    """
+    whole = copy.copy(methods[0])
+    for name in parameters(type(whole)):
+        values = [getattr(method, name) for method in methods]
+        if any(value != values[0] for value in values):
+            object.__setattr__(whole, name, torch.tensor(values, device=device))
+    return whole
+
+
+def _check(jobs: list[Job]) -> Recipe:
+    if not jobs:
+        raise ValueError("Stack: jobs must be at least one, got none")
+    recipe = jobs[0].spec.recipe
+    if len({(job.spec.recipe, shape(job.data)) for job in jobs}) > 1:
+        raise ValueError("Stack: jobs must have one recipe and one shape of data, got several")
+    if any(job.spec.reforward for job in jobs):
+        raise ValueError("Stack: reforward must be False (how many are kept is not known beforehand), got True")
+    if len(jobs) > 1 and not stackable(recipe.network):
+        raise ValueError(f"Stack: jobs must be one at a time for {recipe.network}, got {len(jobs)}")
+    return recipe
+
+
+@functools.lru_cache(maxsize=1)
+def _compiled(network: str, inputs: int, classes: int, device: torch.device) -> nn.Module:
+    """A large network, compiled. Kept for the runs to come, which only load their own weights into it:
+    compiling takes longer than an epoch."""
+    model = make_model(network, inputs, classes).to(device)
+    if device.type == "cuda":
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        model.compile()
+    return model
+
+
+def _reusable(recipe: Recipe, data: Split, device: torch.device) -> nn.Module:
+    return _compiled(recipe.network, data.inputs, data.classes, device)
