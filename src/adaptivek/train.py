@@ -125,7 +125,7 @@ class Session:
         warmup = recipe.warmup_epochs * self.steps_per_epoch if method.wants_warmup else 0
         self._rng = _seeded(spec.seed, self.device)
         with self._own_randomness():
-            self.model = make_model(recipe.network, data.x.shape[1], data.classes).to(device)
+            self.model = make_model(recipe.network, data.inputs, data.classes).to(device)
         self.criterion = Selection(method, warmup=warmup, clean=self._clean if method.privileged else None).to(device)
         self.optimizer = _make_optimizer(recipe, self.model)
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, recipe.decay_every, recipe.decay_factor)
