@@ -42,7 +42,9 @@ def main() -> None:
     specs = Grid(datasets=["mnist"], seeds=-(-given.runs // 20)).specs(warmup_epochs=1)[: given.runs]
     alone = Session(next(spec for spec in specs if spec.method == "adaptive-k"), data, device)
     stack = Stack([prepare(spec, data) for spec in specs], device)
-    turns = [(_speed(iter(alone), given.steps), _speed(iter(stack), given.steps * len(specs))) for _ in range(given.turns)]
+    turns = [
+        (_speed(iter(alone), given.steps), _speed(iter(stack), given.steps * len(specs))) for _ in range(given.turns)
+    ]
     one, many = (statistics.median(column) for column in zip(*turns[1:], strict=True))  # the first sets things up
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} threads"
     print(f"{name}, torch {torch.__version__}, {len(specs)} runs, {given.steps} steps a turn")

@@ -1,0 +1,82 @@
+"""Prepared data sets on disk, so that images are decoded and texts tokenised once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import uuid
+import warnings
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from .split import Split
+
+PARTS = ("x", "y", "x_test", "y_test")
+
+
+def cache_folder() -> Path:
+    """ADAPTIVEK_CACHE, or the place that the platform has for such files."""
+    if named := os.environ.get("ADAPTIVEK_CACHE"):
+        return Path(named)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library/Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "adaptivek"
+
+
+def cache_file(name: str, **identity: object) -> Path:
+    """Where the data set with this identity is kept: anything that changes its tensors must be part of it."""
+    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+    stem = re.sub(r"[^\w.-]+", "-", Path(name).name)
+    return cache_folder() / f"{stem}-{key}.safetensors"
+
+
+def read(path: Path) -> Split | None:
+    """The data set in ``path``; nothing if it is not there or cannot be trusted."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        # all bytes from one open file: it may be replaced while we read
+        parts = load(path.read_bytes())
+        classes, vocabulary, checksum = parts.pop("about").tolist()
+        if checksum == _checksum(parts[name] for name in PARTS):
+            return Split(**parts, classes=classes, vocabulary=vocabulary)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        pass
+    return None
+
+
+def write(path: Path, data: Split) -> None:
+    """Keep ``data``: whole or not at all, whoever else writes the same file."""
+    from safetensors.torch import save_file
+
+    parts = {name: getattr(data, name).contiguous() for name in PARTS}
+    about = torch.tensor([data.classes, data.vocabulary, _checksum(parts.values())])
+    partial = path.with_name(f"{path.stem}-{uuid.uuid4().hex}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(parts | {"about": about}, partial)
+        os.replace(partial, path)
+    except Exception as error:  # a full or read-only disk: the data is there all the same
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        warnings.warn(f"{path.parent} cannot keep prepared data (set ADAPTIVEK_CACHE): {error}", stacklevel=3)
+
+
+def _checksum(parts: Iterable[Tensor]) -> int:
+    value = 0
+    for part in parts:
+        value = zlib.crc32(part.numpy().data, value)
+    return value
