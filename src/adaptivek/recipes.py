@@ -98,12 +98,19 @@ class RunSpec:
         return dataclasses.asdict(self)
 
     def identity(self) -> str:
-        """A short hash of all of it: equal for equal runs, in every process and on every machine."""
-        # through float where a number may come as either, so that a rate of 0 and one of 0.0 are the same run
-        fields = self.to_dict() | {"noise_rate": float(self.noise_rate)}
-        fields["recipe"] = {
-            key: float(value) if type(getattr(Recipe, key)) is float else value
-            for key, value in fields["recipe"].items()
-        }
-        text = json.dumps(fields, sort_keys=True)
+        """A short hash of all of it: equal for equal runs, in every process and on every machine.
+
+        What is as by default is left out, so that a field added later does not make old results strangers.
+        """
+        text = json.dumps(_not_default(self) | {"recipe": _not_default(self.recipe)}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _not_default(spec: RunSpec | Recipe) -> dict[str, Any]:
+    values = {field.name: (getattr(spec, field.name), field.default) for field in dataclasses.fields(spec)}
+    return {
+        # a rate of 1 and one of 1.0 are the same
+        name: float(value) if isinstance(default, float) else value
+        for name, (value, default) in values.items()
+        if value != default and name != "recipe"
+    }
