@@ -30,7 +30,7 @@ class Recipe:
     decay_every: int = 30
     decay_factor: float = 0.2
     augment: bool = False  #: images: shifted by up to four pixels and mirrored at random
-    precision: Literal["float32", "bfloat16"] = "float32"  #: of the network's forward pass
+    precision: Literal["float32", "bfloat16"] = "float32"  #: of the forward pass, on a GPU
 
     def __post_init__(self) -> None:
         check_choice("Recipe", "network", self.network, MODELS)

@@ -27,7 +27,7 @@ from .models import Conv2d, make_model, stackable
 from .objective import Memory, cross_entropy, objective, start
 from .recipes import Recipe
 from .records import Detail, EpochRecord, Steps, epoch_record, look_closer, measure
-from .train import Job, augment, draws, find_device, make_optimizer
+from .train import Job, augment, autocast, draws, find_device, make_optimizer
 from .types import Selector, Task
 
 EAGER_STEPS = 3  # before a graph is recorded, for what libraries set up on first use
@@ -213,7 +213,7 @@ class Stack:
 
     def _output(self, x: Tensor, keys: Tensor) -> Tensor:
         """Logits of every run on its own samples, (runs, batch, classes)."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
+        with autocast(self.recipe, self.device):
             if not stackable(self.recipe.network):
                 set_keys(self.model, keys[0])
                 return self.model(x[0])[None]  # type: ignore[no-any-return]
@@ -239,7 +239,7 @@ class Stack:
         return found
 
     def _test_output(self, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
+        with autocast(self.recipe, self.device):
             if not stackable(self.recipe.network):
                 return self.model(x)[None]  # type: ignore[no-any-return]
             return vmap(self._one, (0, None, None))(parameters, {}, x)

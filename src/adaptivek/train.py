@@ -141,7 +141,7 @@ class Session:
         return losses.detach(), weights, losses.new_tensor(math.nan) if cut is None else cut.clone()
 
     def _output(self, x: Tensor) -> Tensor:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.spec.recipe.precision == "bfloat16"):
+        with autocast(self.spec.recipe, self.device):
             output: Tensor = self.model(x)
         return output
 
@@ -201,6 +201,12 @@ def augment(x: Tensor, moves: Tensor) -> Tensor:
     column = right[:, None] + torch.where(mirrored[:, None] > 0, width - 1 - column, column)
     image = torch.arange(number, device=x.device)[:, None, None]
     return padded[image, row[:, :, None], column[:, None, :]].permute(0, 3, 1, 2)
+
+
+def autocast(recipe: Recipe, device: torch.device) -> torch.autocast:
+    """The precision of the forward pass. A processor computes in float32: few are faster in bfloat16."""
+    enabled = recipe.precision == "bfloat16" and device.type == "cuda"
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
 
 
 def find_device(device: str | torch.device) -> torch.device:
