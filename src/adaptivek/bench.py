@@ -73,7 +73,7 @@ class LockedWork:
             if lock is None:
                 continue
             if self._store.path(spec).exists():  # another process has finished it just now
-                lock.release()
+                self._store.release(lock)
                 continue
             self._locks[identity] = lock
             taken.append(spec)
@@ -83,7 +83,7 @@ class LockedWork:
         identity = result.spec.identity()
         self._store.write(result)
         del self._waiting[identity]
-        self._locks.pop(identity).release()
+        self._store.release(self._locks.pop(identity))
 
     def done_by_others(self) -> list[Result]:
         """Results that have come from other processes since the last call."""
@@ -137,4 +137,3 @@ def bench(
         if not len(work):
             break
         time.sleep(1)  # the rest is in other hands: it will be done there, or let go by a process that dies
-    store.tidy(specs)

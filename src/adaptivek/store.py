@@ -8,12 +8,11 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, Timeout
 
 from .recipes import RunSpec
 from .records import Detail, EpochRecord
@@ -105,7 +104,7 @@ class Store:
             return None
         return result
 
-    def claim(self, spec: RunSpec) -> FileLock | None:
+    def claim(self, spec: RunSpec) -> BaseFileLock | None:
         """A lock on a run, or None if another process has it. The system frees it when its owner dies."""
         self.runs.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.runs / f"{spec.identity()}.lock")
@@ -115,12 +114,10 @@ class Store:
             return None
         return lock
 
-    def tidy(self, specs: Iterable[RunSpec]) -> None:
-        """Remove what locks and dead processes have left behind of these runs."""
-        for spec in specs:
-            for path in self.runs.glob(f"{spec.identity()}.*"):
-                if path.suffix in (".lock", ".partial"):
-                    path.unlink(missing_ok=True)
+    def release(self, lock: BaseFileLock) -> None:
+        """Give a run back. The file goes first: whoever waits for it at this moment makes one anew."""
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
 
 
 def _short(value: Any) -> Any:

@@ -1,0 +1,157 @@
+"""Stacked runs: each comes out as it does alone, whatever the company."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from adaptivek.data import Split, load
+from adaptivek.methods import METHODS, build, parameters
+from adaptivek.models import Conv2d
+from adaptivek.objective import objective, start
+from adaptivek.recipes import Recipe, RunSpec
+from adaptivek.stacked import Stack, merged
+from adaptivek.train import PAD, Session, augment, draws, prepare
+from adaptivek.types import Task
+
+QUICK = Recipe(network="digits-cnn", epochs=3, warmup_epochs=1, decay_every=2)
+# after some hundred steps a difference in the last digit has grown, and a sample near the threshold may tip over
+LOOSE = {"rel": 2e-3, "abs": 2e-3}
+
+
+@pytest.fixture(scope="module")
+def splits() -> list[Split]:
+    data = load("digits")
+    return [
+        Split(data.x[rows], data.y[rows], data.x_test[:100], data.y_test[:100], 10)
+        for rows in (slice(0, 200), slice(200, 400))
+    ]
+
+
+def job(method, split, **changes):
+    asked = {"dataset": "digits", "method": method, "noise_rate": 0.3, "recipe": QUICK} | changes
+    return prepare(RunSpec(**asked), split)
+
+
+def same(ours, theirs) -> None:
+    pairs = {key: (value, getattr(theirs, key)) for key, value in dataclasses.asdict(ours).items()}
+    del pairs["samples_per_second"]
+    for key, (one, other) in pairs.items():
+        assert one == pytest.approx(other, nan_ok=True, **LOOSE), key
+
+
+def test_a_run_is_the_same_stacked_or_alone(splits):
+    jobs = [
+        job(method, splits[seed], seed=seed, noise_rate=rate)
+        for seed, rate, method in [
+            *((0, 0.4, method) for method in reversed(METHODS)),
+            *((1, 0.2, method) for method in METHODS),
+        ]
+    ]
+    stack = Stack(jobs, "cpu")
+    together = list(zip(*stack, strict=True))
+    for run, records, details in zip(jobs, together, stack.details, strict=True):
+        session = Session(run.spec, run.data, "cpu")
+        for ours, theirs in zip(records, session, strict=True):
+            same(ours, theirs)
+        assert [detail.epoch for detail in details] == [1, 2, 3]
+        for ours, theirs in zip(details, session.details, strict=True):
+            assert ours.clean_share == theirs.clean_share
+            assert sum(ours.noisy_losses) == sum(theirs.noisy_losses)
+    for run in (0, 7):  # and in the smallest company
+        for ours, theirs in zip(together[run], Stack([jobs[run]], "cpu"), strict=True):
+            same(ours, theirs[0])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_every_optimiser(optimizer, splits):
+    recipe = dataclasses.replace(QUICK, optimizer=optimizer, learning_rate=0.002, weight_decay=0.01, epochs=2)
+    recipe = dataclasses.replace(recipe, momentum=0.9) if optimizer == "sgd" else recipe
+    jobs = [job(method, splits[0], recipe=recipe) for method in ("mkl", "adaptive-k")]
+    together = list(zip(*Stack(jobs, "cpu"), strict=True))
+    for run, records in zip(jobs, together, strict=True):
+        for ours, theirs in zip(records, Session(run.spec, run.data, "cpu"), strict=True):
+            same(ours, theirs)
+
+
+@pytest.mark.parametrize("network", ["resnet9"])
+def test_a_network_that_cannot_be_stacked_is_a_stack_of_one(network):
+    draw = torch.Generator().manual_seed(0)
+    x, y = torch.randn(24, 3, 32, 32, generator=draw), torch.arange(24) % 4
+    data = Split(x, y, x[:8], y[:8], 4)
+    recipe = Recipe(network=network, epochs=1, warmup_epochs=0, batch_size=8, augment=True, precision="bfloat16")
+    jobs = [job("mkl", data, recipe=recipe), job("vanilla", data, recipe=recipe)]
+    for run in jobs:  # one after the other through the same network
+        for ours, theirs in zip(Stack([run], "cpu"), Session(run.spec, data, "cpu"), strict=True):
+            same(ours[0], theirs)
+    with pytest.raises(ValueError, match="jobs must be one at a time for resnet9, got 2"):
+        Stack(jobs, "cpu")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_rules_that_differ_in_numbers_are_one_rule_with_a_number_for_each_run(name):
+    """Every real parameter of every method may come as a tensor with one number for each run."""
+    defaults = {key: value for key, value in parameters(METHODS[name]).items() if isinstance(value, float)}
+    rng = np.random.default_rng(0)
+    clean = torch.from_numpy(rng.random((2, 30)) < 0.7)
+    for key, value in (defaults or {"": 0}).items():
+        methods = [build(name), dataclasses.replace(build(name), **({key: value * 0.8} if key else {}))]
+        whole = merged(methods, torch.device("cpu"))
+        tasks = [Task(truth if whole.privileged else None) for truth in clean]
+        apart = [start(method, task) for method, task in zip(methods, tasks, strict=True)]
+        both = type(apart[0])(
+            *(type(a)(*(torch.stack(pair) for pair in zip(a, b, strict=True))) for a, b in zip(*apart, strict=True))
+        )
+        for _ in range(20):
+            losses = torch.from_numpy(rng.exponential(2, (2, 10)).astype(np.float32))
+            index = torch.from_numpy(rng.integers(0, 30, (2, 10)))
+            means, outcome = objective(whole, both, losses, index=index)
+            both = outcome.memory
+            for run in range(2):
+                mean, alone = objective(methods[run], apart[run], losses[run], index=index[run])
+                apart[run] = alone.memory
+                torch.testing.assert_close(means[run], mean)
+                assert torch.equal(outcome.weights[run], alone.weights)
+
+
+def test_what_cannot_be_stacked_is_refused(splits):
+    with pytest.raises(ValueError, match="one recipe and one shape"):
+        Stack([job("mkl", splits[0]), job("mkl", splits[0], recipe=dataclasses.replace(QUICK, epochs=9))], "cpu")
+    with pytest.raises(ValueError, match="one recipe and one shape"):
+        Stack([job("mkl", splits[0]), job("mkl", splits[0]._replace(x=splits[0].x[:, :, :4], classes=10))], "cpu")
+    with pytest.raises(ValueError, match="reforward must be False"):
+        Stack([job("mkl", splits[0], reforward=True)], "cpu")
+    with pytest.raises(ValueError, match="at least one"):
+        Stack([], "cpu")
+
+
+def test_a_convolution_as_a_product():
+    layer, x = Conv2d(3, 4, (5, 3)), torch.randn(2, 3, 9, 8)
+    expected = layer(x)
+    layer.as_product = True
+    torch.testing.assert_close(layer(x), expected)
+    assert not torch.equal(layer(x + 1), expected)
+
+
+def test_augmentation_against_plain_slices():
+    draw = np.random.default_rng(0)
+    x = torch.from_numpy(draw.random((6, 3, 10, 12)))
+    moves = torch.from_numpy(draw.integers(0, [2 * PAD + 1, 2 * PAD + 1, 2], (6, 3)))
+    padded = F.pad(x, [PAD] * 4, mode="reflect")
+    for image, (down, right, mirrored) in enumerate(moves.tolist()):
+        expected = padded[image, :, down : down + 10, right : right + 12]
+        assert torch.equal(augment(x, moves)[image], expected.flip(-1) if mirrored else expected)
+
+
+def test_augmentation_is_drawn_anew_each_epoch_and_reaches_all_places(splits):
+    ready = job("vanilla", splits[0], recipe=dataclasses.replace(QUICK, augment=True))
+    first, second = (draws(ready, 2, epoch).moves for epoch in (0, 1))
+    assert not torch.equal(first, second)
+    assert first.amin((0, 1)).tolist() == [0, 0, 0]
+    assert first.amax((0, 1)).tolist() == [2 * PAD, 2 * PAD, 1]
+    with pytest.raises(ValueError, match="augment must be False for data that are not images"):
+        prepare(ready.spec, splits[0]._replace(x=splits[0].x.flatten(1)))
