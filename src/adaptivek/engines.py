@@ -96,11 +96,20 @@ def ray(work: Work, settings: Settings) -> Iterator[Result]:
         import ray as cluster
     except ImportError:
         raise ImportError("the engine ray needs Ray: pip install 'adaptivek[ray]'") from None
-    if not cluster.is_initialized():
+    own = not cluster.is_initialized()
+    if own:
         cluster.init(num_cpus=settings.workers or None, log_to_driver=False, include_dashboard=False)
+    try:
+        yield from _as_tasks(cluster, work, settings)
+    finally:
+        if own:
+            cluster.shutdown()
+
+
+def _as_tasks(cluster: Any, work: Work, settings: Settings) -> Iterator[Result]:
     slots = max(1, int(cluster.cluster_resources().get("CPU", 1)))
     # a task whose worker dies is started again on another
-    task = cluster.remote(num_cpus=1, num_gpus=int(settings.gpu), max_retries=3)(train_unit)
+    task: Any = cluster.remote(num_cpus=1, num_gpus=int(settings.gpu), max_retries=3)(train_unit)
     running: dict[Any, RunSpec] = {}
     while True:
         while len(running) < slots and (unit := work.take(1)):
