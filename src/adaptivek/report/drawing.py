@@ -7,10 +7,11 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 try:
     from matplotlib import rc_context
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -33,12 +34,13 @@ STROKES = {"-": "none", "--": "6 4", ":": "2 3", "-.": "8 3 2 3"}
 SHAPES = {
     "D": "M15 1L20 6L15 11L10 6Z", "s": "M11 2H19V10H11Z", "^": "M15 1L20 10H10Z", "v": "M15 11L20 2H10Z",
     "o": "M11 6A4 4 0 1 0 19 6A4 4 0 1 0 11 6Z", "P": "M13 1H17V4H20V8H17V11H13V8H10V4H13Z",
-    "<": "M10 6L19 1V11Z", ">": "M20 6L11 1V11Z", "X": "M11 1L15 4L19 1L20 2L17 6L20 10L19 11L15 8L11 11L10 10L13 6L10 2Z",
+    "<": "M10 6L19 1V11Z", ">": "M20 6L11 1V11Z",
+    "X": "M11 1L15 4L19 1L20 2L17 6L20 10L19 11L15 8L11 11L10 10L13 6L10 2Z",
     "h": "M15 1L19.3 3.5V8.5L15 11L10.7 8.5V3.5Z",
 }  # fmt: skip
 MARKERS = tuple(SHAPES)
 NARROW, WIDE = (3.9, 2.6), (5.2, 3.0)  # inches: a third and a half of the page
-STYLE = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "font.size": 9.5, "axes.edgecolor": RULE, "axes.labelcolor": MUTED, "text.color": INK,
     "xtick.color": RULE, "ytick.color": RULE, "xtick.labelcolor": MUTED, "ytick.labelcolor": MUTED,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": RULE,
@@ -94,16 +96,16 @@ def method_slot(methods: Sequence[str], method: str) -> int:
     return len(PAPER_METHODS) + others.index(method) % (len(METHOD_COLOURS) - len(PAPER_METHODS))
 
 
-def panel(size: tuple[float, float], x: str, y: str, left: float = 0.5) -> tuple[Figure, Axes]:
+def panel(size: tuple[float, float], x: str, y: str, left: float = 0.74) -> tuple[Figure, Axes]:
     """Empty axes with room for their labels; nothing global is touched."""
     with rc_context(STYLE):
         figure = Figure(figsize=size)
         FigureCanvasSVG(figure)
         width, height = size
         # margins in inches, not found by trial drawings: that takes twice as long
-        axes = figure.add_axes((left / width, 0.48 / height, (width - left - 0.1) / width, (height - 0.6) / height))
+        axes = figure.add_axes((left / width, 0.48 / height, (width - left - 0.22) / width, (height - 0.6) / height))
         axes.set(xlabel=x, ylabel=y)
-        axes.tick_params(length=0)
+        axes.tick_params(length=0, pad=5)
     return figure, axes
 
 

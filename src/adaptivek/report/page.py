@@ -13,7 +13,7 @@ from pathlib import Path
 from .. import __version__
 from ..recipes import Recipe
 from ..store import Result, Store
-from . import figures as draw
+from . import closeups, figures
 from .drawing import Picture
 from .tables import (
     ADAPTIVE_K,
@@ -25,14 +25,29 @@ from .tables import (
     Row,
     all_methods,
     claims,
+    dataset_order,
     failures,
     finished,
     median_gap_closed,
     rows,
 )
-from .text import MEASURES, accuracy, gaps, markdown, named, percent, plain, ratio, reason, run_name, seeds, setting_name
+from .text import (
+    MEASURES,
+    accuracy,
+    gaps,
+    markdown,
+    named,
+    percent,
+    plain,
+    rate_name,
+    ratio,
+    reason,
+    run_name,
+    seeds,
+    setting_name,
+    to_csv,
+)
 from .text import share as as_share
-from .text import to_csv
 
 try:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -40,6 +55,7 @@ try:
 except ImportError:
     raise ImportError("the report needs Jinja2: pip install 'adaptivek[report]'") from None
 
+DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 HERE = Path(__file__).parent
 #: points below Oracle, or above: closer than this has this shade of green, the strongest first
 SHADES = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -54,13 +70,17 @@ class Entry:
     detail: str = ""
     look: str = ""
     best: bool = False
+    bar: float | None = None  #: length of a bar below the text, from 0 to 1
+    aside: str = ""  #: for narrow screens, where some columns have no room
 
 
 def read(folder: str | Path) -> list[Result]:
     """All results of a folder that `adaptivek bench` wrote."""
     results = Store(folder).read_all()
     if not results:
-        raise ValueError(f"report: folder must hold results of `adaptivek bench` (runs/*.json.gz), but {folder} has none")
+        raise ValueError(
+            f"report: folder must hold results of `adaptivek bench` (runs/*.json.gz), but {folder} has none"
+        )
     return results
 
 
@@ -102,12 +122,14 @@ def page(results: Sequence[Result]) -> str:
         setting_name=setting_name,
         shades=SHADES,
         measures=MEASURES,
-        methods=[(named(method), f"method-{draw.draw.method_slot(methods, method)}") for method in methods],
+        methods=[named(method) for method in methods],
         accuracies={measure: [_accuracy_line(row, methods, measure) for row in table] for measure in MEASURES},
         gap_methods=[named(method) for method in methods if method not in (ORACLE, VANILLA)],
         gap_lines=[_gap_line(row, methods) for row in table if row.setting.rate > 0],
         gap_median=[
-            as_share(median_gap_closed(table, method, "last")) for method in methods if method not in (ORACLE, VANILLA)
+            _minus(as_share(median_gap_closed(table, method, "last")))
+            for method in methods
+            if method not in (ORACLE, VANILLA)
         ],
         estimates=_estimates(table),
         pictures=_pictures(table, methods),
@@ -134,17 +156,18 @@ def _summary(results: Sequence[Result], table: Sequence[Row]) -> dict[str, objec
 def _accuracy_line(row: Row, methods: Sequence[str], measure: Measure) -> list[Entry]:
     """A row of the accuracy table, from the setting to the last method."""
     winners = row.winners(measure)
-    line = [*_setting_entries(row), Entry(seeds(row), len(max((c.results for c in row.cells.values()), key=len)))]
+    most = max(len(cell.results) for cell in row.cells.values())
+    line = [*_setting_entries(row), Entry(seeds(row), most)]
     for method in methods:
         if not row.has(method):
             cell = row.cells.get(method)
-            line.append(Entry("–", "", f"{cell.failed} failed" if cell is not None and cell.failed else "not run"))
+            line.append(Entry(DASH, "", f"{cell.failed} failed" if cell is not None and cell.failed else "not run"))
             continue
         stat, distance = row.stat(method, measure), row.distance(method, measure)
         details = []
         look = "oracle" if method == ORACLE else ""
         if method != ORACLE and distance is not None:
-            details.append(f"{-100 * distance:+.2f}".replace("-", "−"))
+            details.append(_minus(f"{-100 * distance:+.2f}"))
             closer = [number for number, limit in enumerate(SHADES) if abs(100 * distance) <= limit]
             look = f"green-{closer[0]}" if closer else ""
         if row.cells[method].missing:
@@ -157,24 +180,23 @@ def _gap_line(row: Row, methods: Sequence[str]) -> list[Entry]:
     line = _setting_entries(row)
     if row.has(ORACLE, VANILLA):
         gap = row.stat(ORACLE, "last").mean - row.stat(VANILLA, "last").mean
-        line.append(Entry(percent(gap).replace("-", "−"), gap))
+        line.append(Entry(_minus(percent(gap)), gap))
     else:
-        line.append(Entry("–", "", "no Oracle or no Vanilla"))
+        line.append(Entry(DASH, "", "no Oracle or no Vanilla"))
     for method in methods:
         if method not in (ORACLE, VANILLA):
             closed = row.gap_closed(method, "last")
-            # a bar of that length behind the number, in tenths
-            look = "" if closed is None else f"bar-{min(10, max(0, round(10 * closed)))}"
-            line.append(Entry(as_share(closed).replace("-", "−"), "" if closed is None else closed, look=look))
+            bar = None if closed is None else min(1.0, max(0.0, closed))
+            line.append(Entry(_minus(as_share(closed)), "" if closed is None else closed, bar=bar))
     return line
 
 
 def _setting_entries(row: Row) -> list[Entry]:
     setting = row.setting
     return [
-        Entry(named(setting.dataset), named(setting.dataset).lower(), plain(setting.variant)),
+        Entry(named(setting.dataset), named(setting.dataset).lower(), plain(setting.variant), aside=setting.noise),
         Entry(setting.noise, setting.noise),
-        Entry(f"{setting.rate:.0%}" if round(100 * setting.rate, 6) % 1 == 0 else f"{setting.rate:.1%}", setting.rate),
+        Entry(rate_name(setting.rate), setting.rate),
     ]
 
 
@@ -190,47 +212,53 @@ def _estimates(table: Sequence[Row]) -> list[list[Entry]]:
                         Entry(named(method), named(method).lower()),
                         Entry(f"{cell.truth.mean:.3f}", cell.truth.mean),
                         Entry(ratio(cell.estimate), cell.estimate.mean),
-                        Entry(f"{error:+.3f}".replace("-", "−"), error),
+                        Entry(_minus(f"{error:+.3f}"), error),
                     ]
                 )
     return lines
 
 
+def _minus(text: str) -> str:
+    return text.replace("-", MINUS)
+
+
 def _pictures(table: Sequence[Row], methods: Sequence[str]) -> dict[str, Picture]:
     """All figures for which there are results, by name."""
     finished_rows = [row for row in table if any(cell.results for cell in row.cells.values())]
-    pictures = [draw.overview(finished_rows, methods), draw.accuracies(finished_rows, methods)] if finished_rows else []
-    compared = draw.choose(table, 0.4, ADAPTIVE_K, MKL) or draw.choose(table, 0.4, ADAPTIVE_K)
+    pictures = (
+        [figures.overview(finished_rows, methods), figures.accuracies(finished_rows, methods)] if finished_rows else []
+    )
+    compared = closeups.choose(table, 0.4, ADAPTIVE_K, MKL) or closeups.choose(table, 0.4, ADAPTIVE_K)
     if compared is not None:
-        pictures += [draw.selection_quality(compared, methods), draw.batches(compared, methods)]
-    looked_into = draw.choose(table, 0.3, ADAPTIVE_K)
+        pictures += [closeups.selection_quality(compared, methods), closeups.batches(compared, methods)]
+    looked_into = closeups.choose(table, 0.3, ADAPTIVE_K)
     if looked_into is not None:
-        pictures += [draw.losses(looked_into), draw.histograms(looked_into)]
+        pictures += [closeups.losses(looked_into), closeups.histograms(looked_into)]
     if any(row.has(ADAPTIVE_K) for row in table):
-        pictures.append(draw.kept_shares(table))
+        pictures.append(figures.kept_shares(table))
     if _estimates(table):
-        pictures.append(draw.noise_ratios(table, methods))
+        pictures.append(figures.noise_ratios(table, methods))
     return {picture.name: picture for picture in pictures if picture.panels}
 
 
 def _theory(table: Sequence[Row]) -> Picture | None:
     from ..theory.fit import fit_run
 
-    row = draw.choose(table, 0.3, ADAPTIVE_K)
+    row = closeups.choose(table, 0.3, ADAPTIVE_K)
     if row is None:
         return None
     try:
-        return draw.theory(row, fit_run(row.cells[ADAPTIVE_K].results[0].epochs))
+        return closeups.theory(row, fit_run(row.cells[ADAPTIVE_K].results[0].epochs))
     except ValueError:
         return None  # it never selected, or its losses are no distribution: a run that came to nothing
 
 
 def _recipes(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
-    """How each data set was trained on, in a row each."""
-    fields = [field.name for field in dataclasses.fields(Recipe)]
+    """How each data set was trained on: a column each."""
     found = {(result.spec.dataset, result.spec.recipe) for result in results}
+    columns = sorted(found, key=lambda each: (*dataset_order(each[0]), str(each[1])))
     lines = [
-        [named(dataset), *(plain(str(getattr(recipe, name))) for name in fields)]
-        for dataset, recipe in sorted(found, key=lambda each: (each[0], str(each[1])))
+        [field.name.replace("_", " "), *(plain(str(getattr(recipe, field.name))) for _, recipe in columns)]
+        for field in dataclasses.fields(Recipe)
     ]
-    return ["data set", *(name.replace("_", " ") for name in fields)], lines
+    return ["", *(named(dataset) for dataset, _ in columns)], lines

@@ -38,6 +38,9 @@ class Setting(NamedTuple):
     rate: float
     variant: str = ""  #: what else differs, where one data set was trained on in several ways
 
+    def at_any_rate(self) -> Setting:
+        return self._replace(rate=-1.0)
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -45,7 +48,7 @@ class Cell:
 
     results: tuple[Result, ...]  #: those that finished, by seed
     failed: int = 0
-    missing: tuple[int, ...] = ()  #: seeds that other runs of the data set have and this one has not finished
+    missing: tuple[int, ...] = ()  #: seeds that other runs of the data set and noise have and this one has not finished
 
     @property
     def last(self) -> Stat:
@@ -138,27 +141,25 @@ def finished(result: Result) -> bool:
 
 
 def rows(results: Sequence[Result]) -> list[Row]:
-    """A row for each setting, the paper's data sets first; every row has a cell for each method of its data set."""
+    """A row for each setting, the paper's data sets first; a cell for each method, even if it has no run."""
     variants = _variants(results)
     grouped: dict[Setting, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
-    seeds: dict[str, set[int]] = defaultdict(set)
-    methods: dict[str, set[str]] = defaultdict(set)
     for result in results:
         spec = result.spec
         setting = Setting(spec.dataset, spec.noise, float(spec.noise_rate), variants[spec.identity()])
         grouped[setting][spec.method].append(result)
-        seeds[spec.dataset].add(spec.seed)
-        methods[spec.dataset].add(spec.method)
-    return [
-        Row(
-            setting,
-            {
-                method: _cell(grouped[setting][method], seeds[setting.dataset])
-                for method in sorted(methods[setting.dataset], key=method_order)
-            },
-        )
-        for setting in sorted(grouped, key=lambda each: (*dataset_order(each.dataset), each[1:]))
-    ]
+    # what was meant to be run, as far as one can tell: in each setting what there is at any noise rate
+    methods: dict[Setting, set[str]] = defaultdict(set)
+    seeds: dict[Setting, set[int]] = defaultdict(set)
+    for setting, found in grouped.items():
+        methods[setting.at_any_rate()] |= found.keys()
+        seeds[setting.at_any_rate()] |= {each.spec.seed for runs in found.values() for each in runs}
+    table = []
+    for setting in sorted(grouped, key=lambda each: (*dataset_order(each.dataset), each[1:])):
+        alike = setting.at_any_rate()
+        names = sorted(methods[alike], key=method_order)
+        table.append(Row(setting, {name: _cell(grouped[setting][name], seeds[alike]) for name in names}))
+    return table
 
 
 def all_methods(table: Sequence[Row]) -> list[str]:
@@ -176,7 +177,7 @@ def failures(results: Sequence[Result]) -> list[Failure]:
 
 
 def claims(table: Sequence[Row], measure: Measure) -> list[Claim]:
-    """The paper's three, counted over settings with noise. Means over seeds, and only settings with all that is compared."""
+    """The paper's three, by means over seeds, counted over the settings with noise that have all that is compared."""
     noisy = [row for row in table if row.setting.rate > 0]
 
     def beats(rival: str) -> dict[Setting, bool]:

@@ -28,6 +28,11 @@ NAMES = {
     "hotel": "Hotel reviews", "20newsgroups": "20 newsgroups", "digits": "Digits",
 }  # fmt: skip
 MEASURES: dict[Measure, str] = {"last": "last epoch", "best": "best epoch, chosen on the test set (the paper's way)"}
+COLUMNS = (
+    "dataset", "noise", "noise_rate", "variant", "method", "seeds", "failed", "missing_seeds", "last_mean", "last_std",
+    "best_on_test_mean", "best_on_test_std", "below_oracle", "gap_closed", "noise_ratio_true", "noise_ratio_estimated",
+    "noise_ratio_estimated_std",
+)  # fmt: skip
 LONGEST = 300  # characters of a failure that are shown
 
 
@@ -44,7 +49,11 @@ def named(name: str) -> str:
 
 def setting_name(setting: Setting) -> str:
     variant = f", {setting.variant}" if setting.variant else ""
-    return plain(f"{named(setting.dataset)}, {setting.noise} {setting.rate:.0%}{variant}")
+    return plain(f"{named(setting.dataset)}, {setting.noise} {rate_name(setting.rate)}{variant}")
+
+
+def rate_name(rate: float) -> str:
+    return f"{round(100 * rate, 2):g} %"
 
 
 def reason(failure: Failure) -> str:
@@ -62,12 +71,12 @@ def accuracy(stat: Stat) -> str:
 
 
 def share(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.0%}"
+    return "n/a" if value is None else f"{100 * value:.0f} %"
 
 
 def seeds(row: Row) -> str:
     numbers = sorted({len(cell.results) for cell in row.cells.values()})
-    return "-".join(str(number) for number in dict.fromkeys((numbers[0], numbers[-1])))
+    return " to ".join(str(number) for number in dict.fromkeys((numbers[0], numbers[-1])))
 
 
 def gaps(table: Sequence[Row]) -> list[str]:
@@ -86,24 +95,14 @@ def to_csv(table: Sequence[Row]) -> str:
     """A line for each method of each setting; numbers in full."""
     buffer = io.StringIO()
     write = csv.writer(buffer, lineterminator="\n").writerow
-    write(
-        "dataset noise noise_rate variant method seeds failed missing_seeds last_mean last_std best_on_test_mean "
-        "best_on_test_std below_oracle gap_closed noise_ratio_true noise_ratio_estimated noise_ratio_estimated_std".split()
-    )
+    write(COLUMNS)
     for row in table:
         for method, cell in row.cells.items():
-            name = row.setting
-            estimate = cell.estimate or Stat(math.nan, math.nan, 0)
-            numbers = (
-                cell.last.mean, cell.last.std, cell.best.mean, cell.best.std, row.distance(method, "last"),
-                row.gap_closed(method, "last"), cell.truth.mean, estimate.mean, estimate.std,
-            )  # fmt: skip
-            write(
-                [
-                    *map(_csv, (name.dataset, name.noise)), f"{name.rate:g}", *map(_csv, (name.variant, method)),
-                    len(cell.results), cell.failed, " ".join(map(str, cell.missing)), *map(_number, numbers),
-                ]  # fmt: skip
-            )
+            setting, estimate = row.setting, cell.estimate or Stat(math.nan, math.nan, 0)
+            names = (_csv(setting.dataset), setting.noise, f"{setting.rate:g}", _csv(setting.variant), _csv(method))
+            counts = (len(cell.results), cell.failed, " ".join(map(str, cell.missing)))
+            accuracies = (*cell.last[:2], *cell.best[:2], row.distance(method, "last"), row.gap_closed(method, "last"))
+            write([*names, *counts, *map(_number, (*accuracies, cell.truth.mean, *estimate[:2]))])
     return buffer.getvalue()
 
 
@@ -112,7 +111,9 @@ def markdown(table: Sequence[Row], failed: Sequence[Failure] = ()) -> str:
     parts = [_claims_markdown(table)]
     for measure, title in MEASURES.items():
         parts.append(f"### Test accuracy, {title}\n\n{_accuracy_markdown(table, measure)}")
-    parts.append(f"### Share of the gap between Vanilla and Oracle that is closed, last epoch\n\n{_gap_markdown(table)}")
+    parts.append(
+        f"### Share of the gap between Vanilla and Oracle that is closed, last epoch\n\n{_gap_markdown(table)}"
+    )
     estimates = _estimates_markdown(table)
     if estimates:
         parts.append(f"### Noise ratio, true and estimated, last epoch\n\n{estimates}")
