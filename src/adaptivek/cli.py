@@ -26,6 +26,7 @@ no second model. The share it leaves out tells how noisy the data is.
 
   adaptivek train digits --noise-rate 0.4 --out runs/first    train with 40 % wrong labels
   adaptivek methods                                           the methods to choose from
+  adaptivek report runs/bench                                 tables and figures of many runs, on one page
   adaptivek theory --out theory                               which method has the smaller error, and why
 """
 
@@ -170,12 +171,44 @@ def theory(
     out.print(f"written to {folder}", highlight=False)
 
 
+def report(
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
+    /,
+    target: Annotated[Path | None, tyro.conf.arg(name="out", metavar="DIR")] = None,
+    markdown: bool = False,
+) -> None:
+    """Show the results of many runs as one page.
+
+    Prints the paper's claims counted over the settings that are there, and the table; writes report.html,
+    which needs nothing beside it, table.csv and table.md.
+
+    Args:
+        folder: folder of results
+        target: folder for the files, the same one by default
+        markdown: print the tables as markdown and write nothing
+    """
+    from .report.page import read, write
+    from .report.tables import failures, rows
+    from .report.terminal import show
+    from .report.text import markdown as as_markdown
+
+    results = read(folder)
+    table = rows(results)
+    if markdown:
+        sys.stdout.write(as_markdown(table, failures(results)))
+        return
+    page = write(results, folder if target is None else target)  # before printing, which a closed pipe may cut short
+    show(out, table, len(failures(results)))
+    out.print(f"written to {page}", highlight=False, markup=False, soft_wrap=True)
+
+
 def main(args: list[str] | None = None) -> None:
     """Entry point of the `adaptivek` command."""
     app = tyro.extras.SubcommandApp()
     app.command(train)
     app.command(methods)
     app.command(theory)
+    app.command(report)
     try:
         app.cli(prog="adaptivek", description=DESCRIPTION, args=args)
     except (ValueError, ImportError, OSError) as error:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..records import BINS, REACH, Detail, EpochRecord
 from ..store import Result
-from ..theory.fit import EpochFit
 from . import drawing as draw
 from .drawing import CLEAN, INK, METHOD_COLOURS, MUTED, NARROW, NOISY, WIDE, Key, Panel, Picture
 from .figures import SEEDS, curve, dashes, epochs_of, method_keys, shade_warmup
 from .tables import ADAPTIVE_K, MKL, PAPER_DATASETS, VANILLA, Row
 from .text import named, setting_name
+
+if TYPE_CHECKING:
+    from ..theory.fit import EpochFit
 
 SMOOTH = 9  # mini-batches in a moving mean
 
@@ -85,8 +88,8 @@ def batches(row: Row, methods: Sequence[str]) -> Picture:
     keys = (Key("truly clean", "ink", "--"), *method_keys(methods, shown))
     reading = (
         "The share of a mini-batch that is truly clean changes by chance. A method that sees it follows it; one "
-        f"with a fixed k cannot. Over the epoch: dots are mini-batches, lines a moving mean over {SMOOTH}. Kept against "
-        "clean: the larger a dot, the more mini-batches. On the dashed line as many are kept as are clean."
+        f"with a fixed k cannot. Over the epoch: dots are mini-batches, lines a moving mean over {SMOOTH}. Kept "
+        "against clean: the larger a dot, the more mini-batches. On the dashed line as many are kept as are clean."
     )
     title = f"(b) Mini-batch by mini-batch, {setting_name(row.setting)}"
     return Picture("batches", title, reading, keys, tuple(panels), True)

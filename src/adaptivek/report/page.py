@@ -86,14 +86,18 @@ def read(folder: str | Path) -> list[Result]:
 
 def report(folder: str | Path, out: str | Path | None = None) -> Path:
     """Write report.html, table.csv and table.md of the results in ``folder``, there or into ``out``."""
-    results = read(folder)
+    return write(read(folder), folder if out is None else out)
+
+
+def write(results: Sequence[Result], out: str | Path) -> Path:
+    """The three files, each there whole or not at all; the page's path."""
     table = rows(results)
     texts = {
         "table.csv": to_csv(table),
         "table.md": markdown(table, failures(results)),
         "report.html": page(results),
     }
-    target = Path(folder if out is None else out)
+    target = Path(out)
     target.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         partial = target / f"{name}.{os.getpid()}.partial"

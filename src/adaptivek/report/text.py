@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from .tables import (
     PAPER_SETTINGS,
-    Claim,
     Failure,
     Measure,
     Row,
@@ -70,6 +69,12 @@ def accuracy(stat: Stat) -> str:
     return percent(stat.mean) if math.isnan(stat.std) else f"{percent(stat.mean)} ± {percent(stat.std)}"
 
 
+def short(stat: Stat) -> str:
+    """The same for a narrow place."""
+    spread = "" if math.isnan(stat.std) else f"±{100 * stat.std:.1f}"
+    return f"{100 * stat.mean:.1f}{spread}"
+
+
 def share(value: float | None) -> str:
     return "n/a" if value is None else f"{100 * value:.0f} %"
 
@@ -122,10 +127,6 @@ def markdown(table: Sequence[Row], failed: Sequence[Failure] = ()) -> str:
     if lines:
         parts.append("### Missing and failed\n\n" + "\n".join(lines))
     return "\n\n".join(parts) + "\n"
-
-
-def claim_line(claim: Claim) -> str:
-    return f"{claim.text} in {claim.holds} of {claim.settings}"
 
 
 def run_name(failure: Failure) -> str:
