@@ -15,9 +15,9 @@ from typing import Any
 
 # Chromium reads commands from descriptor 3 and answers on 4; another Python puts ours there
 LAUNCH = """
-import os, sys
-read, write = int(sys.argv[1]), int(sys.argv[2])
-read, write = os.dup(read), os.dup(write)  # so that neither is in the way of the other
+import fcntl, os, sys
+# first out of the way: one of them may be 3 or 4 already
+read, write = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
 os.dup2(read, 3)
 os.dup2(write, 4)
 os.execv(sys.argv[3], sys.argv[3:])
@@ -53,10 +53,14 @@ class Browser:
         self.complaints: list[str] = []  #: of the console, and errors of scripts
         self.requests: list[str] = []
         self._loaded = False
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{domain}.enable")
+        try:
+            target = self.call("Target.createTarget", url="about:blank")["targetId"]
+            self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+            for domain in ("Page", "Runtime", "Log", "Network"):
+                self.call(f"{domain}.enable")
+        except BaseException:
+            self.close()
+            raise
 
     def open(self, path: Path, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         """Load a file in a window of this size; forgets what was before."""

@@ -37,7 +37,7 @@ def selection_quality(row: Row, methods: Sequence[str]) -> Picture:
     shown = [method for method in (ADAPTIVE_K, MKL) if row.has(method)]
     panels: list[Panel] = []
     records = [record for method in shown for result in row.cells[method].results for record in result.epochs]
-    low = draw.lowest([value for record in records for value in (record.precision, record.recall)])
+    low = draw.lowest([value for record in records for value in (record.precision, record.recall)], default=0.0)
     parts = (
         ("precision", "Precision: how much of what is kept is clean", "clean among the kept"),
         ("recall", "Recall: how much of the clean is kept", "kept among the clean"),
@@ -99,7 +99,7 @@ def losses(row: Row) -> Picture:
     """(c) Mean and spread of clean and of noisy losses over training, with the threshold."""
     panels: list[Panel] = []
     shown = [method for method in (ADAPTIVE_K, VANILLA) if row.has(method)]
-    top = draw.highest([_highest_loss(row.cells[method].results) for method in shown])
+    top = draw.highest([_highest_loss(row.cells[method].results) for method in shown], default=1.0)
     for method in shown:
         figure, axes = draw.panel(WIDE, "epoch", "loss", left=0.5)
         results = row.cells[method].results
@@ -112,7 +112,7 @@ def losses(row: Row) -> Picture:
             axes.plot(epochs, mean, color=colour, linestyle="-" if kind == "clean" else "-.")
         cut = _mean_curve(results, "threshold")
         axes.plot(epochs, cut, color=INK, linestyle="--")
-        axes.set_ylim(0, 1.05 * top if math.isfinite(top) and top > 0 else None)
+        axes.set_ylim(0, 1.05 * max(top, 0.1))
         shade_warmup(axes, row)
         draw.whole_numbers(axes)
         panels.append(Panel(named(method), draw.svg(figure, f"losses-{len(panels)}", "losses per epoch")))
@@ -152,6 +152,7 @@ def histograms(row: Row) -> Picture:
                 axes.axvline(cut, color=INK, linestyle="--", linewidth=1.3)
             axes.set(yscale="log", ylim=(2e-4, 1), xlim=(0, REACH))
             axes.set_yticks((0.001, 0.01, 0.1, 1), labels=("0.1 %", "1 %", "10 %", "100 %"))
+            axes.set_xticks(range(0, int(REACH) + 1, 2))
             axes.minorticks_off()
             title = f"{named(method)}, epoch {epoch}"
             panels.append(Panel(title, draw.svg(figure, f"histogram{len(panels)}", "histogram of losses")))

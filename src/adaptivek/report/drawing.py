@@ -133,12 +133,12 @@ def average(values: Sequence[float]) -> float:
     return math.fsum(known) / len(known) if known else math.nan
 
 
-def lowest(values: Sequence[float]) -> float:
-    return min((value for value in values if math.isfinite(value)), default=math.nan)
+def lowest(values: Sequence[float], default: float = math.nan) -> float:
+    return min((value for value in values if math.isfinite(value)), default=default)
 
 
-def highest(values: Sequence[float]) -> float:
-    return max((value for value in values if math.isfinite(value)), default=math.nan)
+def highest(values: Sequence[float], default: float = math.nan) -> float:
+    return max((value for value in values if math.isfinite(value)), default=default)
 
 
 def svg(figure: Figure, name: str, about: str) -> str:

@@ -172,8 +172,7 @@ def dashes(slot: int) -> str:
 
 def _lowest_after_the_start(row: Row) -> float:
     records = [result.epochs for cell in row.cells.values() for result in cell.results]
-    low = draw.lowest([record.test_accuracy for each in records for record in each[len(each) // 5 :]])
-    return low if math.isfinite(low) else 0.0
+    return draw.lowest([record.test_accuracy for each in records for record in each[len(each) // 5 :]], default=0.0)
 
 
 def _heading(setting: Setting) -> str:
