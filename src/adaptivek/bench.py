@@ -14,11 +14,8 @@ from filelock import BaseFileLock
 
 from .checks import check_number
 from .engines import ENGINES, Settings, Unit, choose, load_once
-from .recipes import RECIPES, Recipe, RunSpec
+from .recipes import PAPER_DATASETS, PAPER_METHODS, RECIPES, Recipe, RunSpec
 from .store import Result, Store
-
-PAPER_METHODS = ("oracle", "vanilla", "mkl", "vanilla+mkl", "adaptive-k")
-PAPER_DATASETS = ("mnist", "fashion-mnist", "cifar10", "imdb", "sarcasm", "hotel", "20newsgroups")
 
 
 @dataclass(frozen=True)

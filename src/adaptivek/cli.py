@@ -34,6 +34,7 @@ no second model. The share it leaves out tells how noisy the data is.
   adaptivek train digits --noise-rate 0.4 --out runs/first    train with 40 % wrong labels
   adaptivek bench --out results/demo                          compare the methods, with a report
   adaptivek methods                                           the methods to choose from
+  adaptivek report runs/bench                                 tables and figures of many runs, on one page
   adaptivek theory --out theory                               which method has the smaller error, and why
 """
 
@@ -52,7 +53,7 @@ class Overrides(TypedDict, total=False):
     """The recipe of the data set, field by field; what is not given stays as it is."""
 
     network: str
-    """notebook-cnn, digits-cnn or resnet18"""
+    """notebook-cnn, digits-cnn, resnet9, resnet18 or text-bag"""
     epochs: int
     """how long to train"""
     warmup_epochs: int
@@ -71,6 +72,10 @@ class Overrides(TypedDict, total=False):
     """epochs between drops of the learning rate"""
     decay_factor: float
     """what a drop multiplies it by"""
+    augment: bool
+    """images: shift and mirror at random"""
+    precision: Literal["float32", "bfloat16"]
+    """of the forward pass, on a GPU"""
 
 
 def train(
@@ -85,6 +90,7 @@ def train(
     seed: int = 0,
     reforward: bool = False,
     device: str = "auto",
+    data_root: Path | None = None,
 ) -> None:
     """Train one network and write what happened.
 
@@ -92,7 +98,8 @@ def train(
     final weights (safetensors). The same command on the same DIR goes on where it was stopped.
 
     Args:
-        dataset: data set to train on: digits (bundled with scikit-learn, no download)
+        dataset: digits (bundled with scikit-learn, no download), mnist, fashion-mnist, cifar10, imdb, sarcasm,
+            hotel, 20newsgroups, a data set of the Hugging Face Hub (owner/name), or a folder
         folder: folder for the results
         overrides: replaces parts of the recipe
         method: see `adaptivek methods`; parameters go behind a colon: "mkl:keep=0.7"
@@ -102,6 +109,7 @@ def train(
         seed: decides the noise, the initial weights, the order of batches and dropout
         reforward: run the kept samples through the network a second time, as the paper's notebook does
         device: where to train: auto, cpu, cuda
+        data_root: folder of data sets; ADAPTIVEK_DATA unless given
     """
     from .recipes import RECIPES, Recipe, RunSpec
     from .runs import run
@@ -111,7 +119,7 @@ def train(
     record = None
     with Progress(*COLUMNS, console=out) as progress:
         task = progress.add_task("epochs", total=recipe.epochs, status="")
-        for record in run(spec, folder, device=device):
+        for record in run(spec, folder, device=device, root=data_root):
             phase = "selecting" if record.selecting else "warming up"
             progress.update(
                 task, advance=1, status=f"{phase}  accuracy {record.test_accuracy:.3f}  kept {record.kept_share:.2f}"
@@ -183,7 +191,7 @@ def bench(
             done, failed = done + 1, failed + bool(result.failure)
             status = f"{done} of {len(specs)}" + (f", {failed} failed" if failed else "")
             progress.update(bar, status=status)
-    out.print(f"written to {folder}", highlight=False)
+    _report(folder, folder)
 
 
 def methods() -> None:
@@ -239,6 +247,44 @@ def theory(
     out.print(f"written to {folder}", highlight=False)
 
 
+def report(
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
+    /,
+    target: Annotated[Path | None, tyro.conf.arg(name="out", metavar="DIR")] = None,
+    markdown: bool = False,
+) -> None:
+    """Show the results of many runs as one page.
+
+    Prints the paper's claims counted over the settings that are there, and the table; writes report.html,
+    which needs nothing beside it, table.csv and table.md.
+
+    Args:
+        folder: folder of results
+        target: folder for the files, the same one by default
+        markdown: print the tables as markdown and write nothing
+    """
+    from .report.page import read
+    from .report.tables import failures, rows
+    from .report.text import markdown as as_markdown
+
+    if markdown:
+        results = read(folder)
+        sys.stdout.write(as_markdown(rows(results), failures(results)))
+    else:
+        _report(folder, folder if target is None else target)
+
+
+def _report(folder: Path, target: Path) -> None:
+    from .report.page import read, write
+    from .report.tables import failures, rows
+    from .report.terminal import show
+
+    results = read(folder)
+    page = write(results, target)  # before printing, which a closed pipe may cut short
+    show(out, rows(results), len(failures(results)))
+    out.print(f"written to {page}", highlight=False, markup=False, soft_wrap=True)
+
+
 def main(args: list[str] | None = None) -> None:
     """Entry point of the `adaptivek` command."""
     app = tyro.extras.SubcommandApp()
@@ -246,6 +292,7 @@ def main(args: list[str] | None = None) -> None:
     app.command(bench)
     app.command(methods)
     app.command(theory)
+    app.command(report)
     try:
         app.cli(prog="adaptivek", description=DESCRIPTION, args=args)
     except (ValueError, ImportError, OSError) as error:

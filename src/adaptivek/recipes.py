@@ -55,6 +55,10 @@ class Recipe:
         return {1, plain, (plain + self.epochs + 1) // 2, self.epochs}
 
 
+#: what the paper compares, and on what
+PAPER_METHODS = ("oracle", "vanilla", "mkl", "vanilla+mkl", "adaptive-k")
+PAPER_DATASETS = ("mnist", "fashion-mnist", "cifar10", "imdb", "sarcasm", "hotel", "20newsgroups")
+
 RECIPES: dict[str, Recipe] = {
     # the notebook's, in 5/8 of the epochs: long enough for Vanilla to learn the wrong labels
     "digits": Recipe(network="digits-cnn", epochs=50, warmup_epochs=20, decay_every=20),

@@ -1,0 +1,268 @@
+"""The report as files: a page that needs nothing beside it, and the table as CSV and markdown."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import __version__
+from ..recipes import Recipe
+from ..store import Result, Store
+from . import closeups, figures
+from .drawing import Picture
+from .tables import (
+    ADAPTIVE_K,
+    MKL,
+    ORACLE,
+    PAPER_SETTINGS,
+    VANILLA,
+    Measure,
+    Row,
+    all_methods,
+    claims,
+    dataset_order,
+    failures,
+    finished,
+    median_gap_closed,
+    rows,
+)
+from .text import (
+    MEASURES,
+    accuracy,
+    gaps,
+    markdown,
+    named,
+    percent,
+    plain,
+    rate_name,
+    ratio,
+    reason,
+    run_name,
+    seeds,
+    setting_name,
+    to_csv,
+)
+from .text import share as as_share
+
+try:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+except ImportError:
+    raise ImportError("the report needs Jinja2: pip install 'adaptivek[report]'") from None
+
+DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
+HERE = Path(__file__).parent
+#: points below Oracle, or above: closer than this has this shade of green, the strongest first
+SHADES = (0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell of a table on the page. Sorted by its value, which is empty where there is none."""
+
+    text: str
+    value: float | str = ""
+    detail: str = ""
+    look: str = ""
+    best: bool = False
+    bar: float | None = None  #: length of a bar below the text, from 0 to 1
+    aside: str = ""  #: for narrow screens, where some columns have no room
+
+
+def read(folder: str | Path) -> list[Result]:
+    """All results of a folder that `adaptivek bench` wrote."""
+    results = Store(folder).read_all()
+    if not results:
+        raise ValueError(
+            f"report: folder must hold results of `adaptivek bench` (runs/*.json.gz), but {folder} has none"
+        )
+    return results
+
+
+def report(folder: str | Path, out: str | Path | None = None) -> Path:
+    """Write report.html, table.csv and table.md of the results in ``folder``, there or into ``out``."""
+    return write(read(folder), folder if out is None else out)
+
+
+def write(results: Sequence[Result], out: str | Path) -> Path:
+    """The three files, each there whole or not at all; the page's path."""
+    table = rows(results)
+    texts = {
+        "table.csv": to_csv(table),
+        "table.md": markdown(table, failures(results)),
+        "report.html": page(results),
+    }
+    target = Path(out)
+    target.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        partial = target / f"{name}.{os.getpid()}.partial"
+        partial.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(partial, target / name)
+    return target / "report.html"
+
+
+def page(results: Sequence[Result]) -> str:
+    """The whole page as text; the same results give the same text."""
+    table = rows(results)
+    methods = all_methods(table)
+    script = (HERE / "sort.js").read_text(encoding="utf-8")
+    # no tags from data, whatever is in it; and were there any, the policy would let nothing but our script run
+    templates = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return templates.get_template("page.html").render(
+        version=__version__,
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
+        summary=_summary(results, table),
+        claims=list(zip(claims(table, "last"), claims(table, "best"), strict=True)),
+        paper_settings=PAPER_SETTINGS,
+        setting_name=setting_name,
+        shades=SHADES,
+        measures=MEASURES,
+        methods=[named(method) for method in methods],
+        accuracies={measure: [_accuracy_line(row, methods, measure) for row in table] for measure in MEASURES},
+        gap_methods=[named(method) for method in methods if method not in (ORACLE, VANILLA)],
+        gap_lines=[_gap_line(row, methods) for row in table if row.setting.rate > 0],
+        gap_median=[
+            _minus(as_share(median_gap_closed(table, method, "last")))
+            for method in methods
+            if method not in (ORACLE, VANILLA)
+        ],
+        estimates=_estimates(table),
+        pictures=_pictures(table, methods),
+        theory=_theory(table),
+        failures=[(run_name(each), reason(each)) for each in failures(results)],
+        gaps=gaps(table),
+        recipes=_recipes(results),
+    )
+
+
+def _summary(results: Sequence[Result], table: Sequence[Row]) -> dict[str, object]:
+    done = [result for result in results if finished(result)]
+    return {
+        "runs": len(done),
+        "failed": len(results) - len(done),
+        "settings": len(table),
+        "datasets": len({row.setting.dataset for row in table}),
+        "methods": len(all_methods(table)),
+        "seeds": len({result.spec.seed for result in done}),
+        "engines": ", ".join(sorted({plain(result.engine) for result in done} - {""})),
+    }
+
+
+def _accuracy_line(row: Row, methods: Sequence[str], measure: Measure) -> list[Entry]:
+    """A row of the accuracy table, from the setting to the last method."""
+    winners = row.winners(measure)
+    most = max(len(cell.results) for cell in row.cells.values())
+    line = [*_setting_entries(row), Entry(seeds(row), most)]
+    for method in methods:
+        if not row.has(method):
+            cell = row.cells.get(method)
+            line.append(Entry(DASH, "", f"{cell.failed} failed" if cell is not None and cell.failed else "not run"))
+            continue
+        stat, distance = row.stat(method, measure), row.distance(method, measure)
+        details = []
+        look = "oracle" if method == ORACLE else ""
+        if method != ORACLE and distance is not None:
+            details.append(_minus(f"{-100 * distance:+.2f}"))
+            closer = [number for number, limit in enumerate(SHADES) if abs(100 * distance) <= limit]
+            look = f"green-{closer[0]}" if closer else ""
+        if row.cells[method].missing:
+            details.append(f"{stat.number} of {stat.number + len(row.cells[method].missing)} seeds")
+        line.append(Entry(accuracy(stat), stat.mean, ", ".join(details), look, method in winners))
+    return line
+
+
+def _gap_line(row: Row, methods: Sequence[str]) -> list[Entry]:
+    line = _setting_entries(row)
+    if row.has(ORACLE, VANILLA):
+        gap = row.stat(ORACLE, "last").mean - row.stat(VANILLA, "last").mean
+        line.append(Entry(_minus(percent(gap)), gap))
+    else:
+        line.append(Entry(DASH, "", "no Oracle or no Vanilla"))
+    for method in methods:
+        if method not in (ORACLE, VANILLA):
+            closed = row.gap_closed(method, "last")
+            bar = None if closed is None else min(1.0, max(0.0, closed))
+            line.append(Entry(_minus(as_share(closed)), "" if closed is None else closed, bar=bar))
+    return line
+
+
+def _setting_entries(row: Row) -> list[Entry]:
+    setting = row.setting
+    return [
+        Entry(named(setting.dataset), named(setting.dataset).lower(), plain(setting.variant), aside=setting.noise),
+        Entry(setting.noise, setting.noise),
+        Entry(rate_name(setting.rate), setting.rate),
+    ]
+
+
+def _estimates(table: Sequence[Row]) -> list[list[Entry]]:
+    lines = []
+    for row in table:
+        for method, cell in row.cells.items():
+            if cell.estimate is not None:
+                error = cell.estimate.mean - cell.truth.mean
+                lines.append(
+                    [
+                        *_setting_entries(row),
+                        Entry(named(method), named(method).lower()),
+                        Entry(f"{cell.truth.mean:.3f}", cell.truth.mean),
+                        Entry(ratio(cell.estimate), cell.estimate.mean),
+                        Entry(_minus(f"{error:+.3f}"), error),
+                    ]
+                )
+    return lines
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", MINUS)
+
+
+def _pictures(table: Sequence[Row], methods: Sequence[str]) -> dict[str, Picture]:
+    """All figures for which there are results, by name."""
+    finished_rows = [row for row in table if any(cell.results for cell in row.cells.values())]
+    pictures = (
+        [figures.overview(finished_rows, methods), figures.accuracies(finished_rows, methods)] if finished_rows else []
+    )
+    compared = closeups.choose(table, 0.4, ADAPTIVE_K, MKL) or closeups.choose(table, 0.4, ADAPTIVE_K)
+    if compared is not None:
+        pictures += [closeups.selection_quality(compared, methods), closeups.batches(compared, methods)]
+    looked_into = closeups.choose(table, 0.3, ADAPTIVE_K)
+    if looked_into is not None:
+        pictures += [closeups.losses(looked_into), closeups.histograms(looked_into)]
+    if any(row.has(ADAPTIVE_K) for row in table):
+        pictures.append(figures.kept_shares(table))
+    if _estimates(table):
+        pictures.append(figures.noise_ratios(table, methods))
+    return {picture.name: picture for picture in pictures if picture.panels}
+
+
+def _theory(table: Sequence[Row]) -> Picture | None:
+    from ..theory.fit import fit_run
+
+    row = closeups.choose(table, 0.3, ADAPTIVE_K)
+    if row is None:
+        return None
+    try:
+        return closeups.theory(row, fit_run(row.cells[ADAPTIVE_K].results[0].epochs))
+    except ValueError:
+        return None  # it never selected, or its losses are no distribution: a run that came to nothing
+
+
+def _recipes(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+    """How each data set was trained on: a column each."""
+    found = {(result.spec.dataset, result.spec.recipe) for result in results}
+    columns = sorted(found, key=lambda each: (*dataset_order(each[0]), str(each[1])))
+    lines = [
+        [field.name.replace("_", " "), *(plain(str(getattr(recipe, field.name))) for _, recipe in columns)]
+        for field in dataclasses.fields(Recipe)
+    ]
+    return ["", *(named(dataset) for dataset, _ in columns)], lines

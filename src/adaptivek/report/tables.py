@@ -1,0 +1,242 @@
+"""From results to the numbers of the report: rows of settings, the paper's claims, the gap closed. Pure functions."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ..recipes import PAPER_DATASETS, PAPER_METHODS, RunSpec
+from ..store import Result
+
+#: accuracy of the last epoch, or the best one on the test set, as the paper reports it
+Measure = Literal["last", "best"]
+ORACLE, VANILLA, MKL, VANILLA_MKL, ADAPTIVE_K = PAPER_METHODS
+#: what the paper counts, of its 28 settings
+PAPER_SETTINGS, BEATS_VANILLA, BEATS_MKL, CLOSEST = 28, 21, 27, 18
+
+
+class Stat(NamedTuple):
+    """Mean and standard deviation over seeds; the latter is NaN for a single one."""
+
+    mean: float
+    std: float
+    number: int
+
+
+class Setting(NamedTuple):
+    """What all methods of a row have in common."""
+
+    dataset: str
+    noise: str
+    rate: float
+    variant: str = ""  #: what else differs, where one data set was trained on in several ways
+
+    def at_any_rate(self) -> Setting:
+        return self._replace(rate=-1.0)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method in one setting, over its seeds."""
+
+    results: tuple[Result, ...]  #: those that finished, by seed
+    failed: int = 0
+    missing: tuple[int, ...] = ()  #: seeds that other runs of the data set and noise have and this one has not finished
+
+    @property
+    def last(self) -> Stat:
+        return stat(result.epochs[-1].test_accuracy for result in self.results)
+
+    @property
+    def best(self) -> Stat:
+        return stat(result.epochs[-1].best_test_accuracy for result in self.results)
+
+    @property
+    def estimate(self) -> Stat | None:
+        """The noise ratio of the last epoch, for methods with a threshold: only those estimate it."""
+        found = [result.epochs[-1] for result in self.results if math.isfinite(result.epochs[-1].threshold)]
+        return stat(record.noise_ratio for record in found) if found else None
+
+    @property
+    def truth(self) -> Stat:
+        return stat(result.epochs[-1].true_noise_ratio for result in self.results)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A setting and its methods."""
+
+    setting: Setting
+    cells: dict[str, Cell]
+
+    def has(self, *methods: str) -> bool:
+        return all(method in self.cells and self.cells[method].results for method in methods)
+
+    def stat(self, method: str, measure: Measure) -> Stat:
+        cell = self.cells[method]
+        return cell.last if measure == "last" else cell.best
+
+    def distance(self, method: str, measure: Measure) -> float | None:
+        """How far the method is below Oracle; negative above it, None where there is no Oracle."""
+        if not self.has(ORACLE, method):
+            return None
+        return self.stat(ORACLE, measure).mean - self.stat(method, measure).mean
+
+    def winners(self, measure: Measure) -> list[str]:
+        """The best of the methods that do not know the truth; several if equal."""
+        means = {name: self.stat(name, measure).mean for name in self.cells if name != ORACLE and self.has(name)}
+        return [name for name, mean in means.items() if mean == max(means.values())]
+
+    def gap_closed(self, method: str, measure: Measure) -> float | None:
+        """Share of the way from Vanilla to Oracle; None where Oracle is not ahead by more than the seeds vary."""
+        if not self.has(ORACLE, VANILLA, method):
+            return None
+        oracle, vanilla = self.stat(ORACLE, measure), self.stat(VANILLA, measure)
+        gap = oracle.mean - vanilla.mean
+        # the spread of a difference; a single seed has none to show
+        spread = math.hypot(*(0.0 if math.isnan(each.std) else each.std for each in (oracle, vanilla)))
+        if gap <= 0 or gap < spread:
+            return None
+        return (self.stat(method, measure).mean - vanilla.mean) / gap
+
+
+@dataclass(frozen=True)
+class Claim:
+    """In how many settings a claim of the paper holds."""
+
+    text: str
+    holds: int
+    settings: int
+    paper: int
+    against: tuple[Setting, ...]  #: where it does not hold
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that came to nothing."""
+
+    spec: RunSpec
+    reason: str
+
+
+def stat(values: Iterable[float]) -> Stat:
+    """Over the seeds; what is not a number makes the mean none either."""
+    values = list(values)
+    if not values:
+        return Stat(math.nan, math.nan, 0)
+    mean = math.fsum(values) / len(values)
+    spread = statistics.stdev(values) if len(values) > 1 and math.isfinite(mean) else math.nan
+    return Stat(mean, spread, len(values))
+
+
+def finished(result: Result) -> bool:
+    return not result.failure and len(result.epochs) == result.spec.recipe.epochs
+
+
+def rows(results: Sequence[Result]) -> list[Row]:
+    """A row for each setting, the paper's data sets first; a cell for each method, even if it has no run."""
+    variants = _variants(results)
+    grouped: dict[Setting, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        spec = result.spec
+        setting = Setting(spec.dataset, spec.noise, float(spec.noise_rate), variants[spec.identity()])
+        grouped[setting][spec.method].append(result)
+    # what was meant to be run, as far as one can tell: in each setting what there is at any noise rate
+    methods: dict[Setting, set[str]] = defaultdict(set)
+    seeds: dict[Setting, set[int]] = defaultdict(set)
+    for setting, found in grouped.items():
+        methods[setting.at_any_rate()] |= found.keys()
+        seeds[setting.at_any_rate()] |= {each.spec.seed for runs in found.values() for each in runs}
+    table = []
+    for setting in sorted(grouped, key=lambda each: (*dataset_order(each.dataset), each[1:])):
+        alike = setting.at_any_rate()
+        names = sorted(methods[alike], key=method_order)
+        table.append(Row(setting, {name: _cell(grouped[setting][name], seeds[alike]) for name in names}))
+    return table
+
+
+def all_methods(table: Sequence[Row]) -> list[str]:
+    return sorted({method for row in table for method in row.cells}, key=method_order)
+
+
+def failures(results: Sequence[Result]) -> list[Failure]:
+    """Every run that did not finish, and why."""
+    found = [
+        Failure(each.spec, each.failure or f"stopped after {len(each.epochs)} of {each.spec.recipe.epochs} epochs")
+        for each in results
+        if not finished(each)
+    ]
+    return sorted(found, key=lambda each: (each.spec.dataset, each.spec.noise_rate, each.spec.method, each.spec.seed))
+
+
+def claims(table: Sequence[Row], measure: Measure) -> list[Claim]:
+    """The paper's three, by means over seeds, counted over the settings with noise that have all that is compared."""
+    noisy = [row for row in table if row.setting.rate > 0]
+
+    def beats(rival: str) -> dict[Setting, bool]:
+        return {
+            row.setting: row.stat(ADAPTIVE_K, measure).mean > row.stat(rival, measure).mean
+            for row in noisy
+            if row.has(ADAPTIVE_K, rival)
+        }
+
+    closest = {}
+    for row in noisy:
+        if row.has(*PAPER_METHODS):
+            oracle = row.stat(ORACLE, measure).mean
+            away = {name: abs(oracle - row.stat(name, measure).mean) for name in PAPER_METHODS if name != ORACLE}
+            closest[row.setting] = away[ADAPTIVE_K] == min(away.values())
+    counted = (
+        ("Adaptive-k beats Vanilla", beats(VANILLA), BEATS_VANILLA),
+        ("Adaptive-k beats MKL", beats(MKL), BEATS_MKL),
+        ("Adaptive-k is closest to Oracle", closest, CLOSEST),
+    )
+    return [
+        Claim(text, sum(held.values()), len(held), paper, tuple(each for each, yes in held.items() if not yes))
+        for text, held, paper in counted
+    ]
+
+
+def median_gap_closed(table: Sequence[Row], method: str, measure: Measure) -> float | None:
+    """Over the settings with noise that have one."""
+    found = [row.gap_closed(method, measure) for row in table if row.setting.rate > 0]
+    known = [share for share in found if share is not None]
+    return statistics.median(known) if known else None
+
+
+def method_order(name: str) -> tuple[int, str]:
+    """The paper's five first, in its order."""
+    return (PAPER_METHODS.index(name) if name in PAPER_METHODS else len(PAPER_METHODS), name)
+
+
+def dataset_order(name: str) -> tuple[int, str]:
+    return (PAPER_DATASETS.index(name) if name in PAPER_DATASETS else len(PAPER_DATASETS), name)
+
+
+def _cell(results: list[Result], seeds: set[int]) -> Cell:
+    done = sorted((result for result in results if finished(result)), key=lambda result: result.spec.seed)
+    missing = seeds - {result.spec.seed for result in done}
+    return Cell(tuple(done), len(results) - len(done), tuple(sorted(missing)))
+
+
+def _variants(results: Sequence[Result]) -> dict[str, str]:
+    """For each run, what sets it apart from others on its data set beside noise, method and seed: mostly nothing."""
+    ways: dict[str, list[dict[str, object]]] = defaultdict(list)
+    fields = {}
+    for result in results:
+        spec = result.spec
+        way = {**dataclasses.asdict(spec.recipe), "exact_noise": spec.exact_noise, "reforward": spec.reforward}
+        fields[spec.identity()] = spec.dataset, way
+        ways[spec.dataset].append(way)
+    differing = {
+        dataset: [name for name in found[0] if len({way[name] for way in found}) > 1] for dataset, found in ways.items()
+    }
+    return {
+        identity: ", ".join(f"{name.replace('_', ' ')} {way[name]}" for name in differing[dataset])
+        for identity, (dataset, way) in fields.items()
+    }

@@ -1,0 +1,203 @@
+"""The table as text: names for readers, CSV and markdown. Text from records is untrusted and made harmless here."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import math
+import re
+from collections.abc import Sequence
+
+from .tables import (
+    PAPER_SETTINGS,
+    Failure,
+    Measure,
+    Row,
+    Setting,
+    Stat,
+    all_methods,
+    claims,
+    median_gap_closed,
+)
+
+NAMES = {
+    "oracle": "Oracle", "vanilla": "Vanilla", "mkl": "MKL", "vanilla+mkl": "Vanilla+MKL", "adaptive-k": "Adaptive-k",
+    "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "imdb": "IMDB", "sarcasm": "Sarcasm",
+    "hotel": "Hotel reviews", "20newsgroups": "20 newsgroups", "digits": "Digits",
+}  # fmt: skip
+MEASURES: dict[Measure, str] = {"last": "last epoch", "best": "best epoch, chosen on the test set (the paper's way)"}
+COLUMNS = (
+    "dataset", "noise", "noise_rate", "variant", "method", "seeds", "failed", "missing_seeds", "last_mean", "last_std",
+    "best_on_test_mean", "best_on_test_std", "below_oracle", "gap_closed", "noise_ratio_true", "noise_ratio_estimated",
+    "noise_ratio_estimated_std",
+)  # fmt: skip
+LONGEST = 300  # characters of a failure that are shown
+
+
+def plain(text: str) -> str:
+    """One line without anything that cannot be seen: no control codes, no reversed writing."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
+def named(name: str) -> str:
+    """A method or data set as the paper writes it; parameters of a method in brackets."""
+    base, colon, rest = name.partition(":")
+    return plain(f"{NAMES.get(base, base)} ({rest})" if colon and base in NAMES else NAMES.get(name, name))
+
+
+def setting_name(setting: Setting) -> str:
+    variant = f", {setting.variant}" if setting.variant else ""
+    return plain(f"{named(setting.dataset)}, {setting.noise} {rate_name(setting.rate)}{variant}")
+
+
+def rate_name(rate: float) -> str:
+    return f"{round(100 * rate, 2):g} %"
+
+
+def reason(failure: Failure) -> str:
+    text = plain(failure.reason)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.2f}" if math.isfinite(value) else "not a number"
+
+
+def accuracy(stat: Stat) -> str:
+    """Percent, with the spread where there is more than one seed."""
+    return percent(stat.mean) if math.isnan(stat.std) else f"{percent(stat.mean)} ± {percent(stat.std)}"
+
+
+def short(stat: Stat) -> str:
+    """The same for a narrow place."""
+    spread = "" if math.isnan(stat.std) else f"±{100 * stat.std:.1f}"
+    return f"{100 * stat.mean:.1f}{spread}"
+
+
+def share(value: float | None) -> str:
+    return "n/a" if value is None else f"{100 * value:.0f} %"
+
+
+def seeds(row: Row) -> str:
+    numbers = sorted({len(cell.results) for cell in row.cells.values()})
+    return " to ".join(str(number) for number in dict.fromkeys((numbers[0], numbers[-1])))
+
+
+def gaps(table: Sequence[Row]) -> list[str]:
+    """A line for each method of a setting that lacks seeds which other runs of the data set have."""
+    lines = []
+    for row in table:
+        for method, cell in row.cells.items():
+            if cell.missing:
+                which = "no seed finished" if not cell.results else f"missing seed {', '.join(map(str, cell.missing))}"
+                failed = f" ({cell.failed} failed)" if cell.failed else ""
+                lines.append(f"{setting_name(row.setting)}, {named(method)}: {which}{failed}")
+    return lines
+
+
+def to_csv(table: Sequence[Row]) -> str:
+    """A line for each method of each setting; numbers in full."""
+    buffer = io.StringIO()
+    write = csv.writer(buffer, lineterminator="\n").writerow
+    write(COLUMNS)
+    for row in table:
+        for method, cell in row.cells.items():
+            setting, estimate = row.setting, cell.estimate or Stat(math.nan, math.nan, 0)
+            names = (_csv(setting.dataset), setting.noise, f"{setting.rate:g}", _csv(setting.variant), _csv(method))
+            counts = (len(cell.results), cell.failed, " ".join(map(str, cell.missing)))
+            accuracies = (*cell.last[:2], *cell.best[:2], row.distance(method, "last"), row.gap_closed(method, "last"))
+            write([*names, *counts, *map(_number, (*accuracies, cell.truth.mean, *estimate[:2]))])
+    return buffer.getvalue()
+
+
+def markdown(table: Sequence[Row], failed: Sequence[Failure] = ()) -> str:
+    """The claims and both tables, for a document."""
+    parts = [_claims_markdown(table)]
+    for measure, title in MEASURES.items():
+        parts.append(f"### Test accuracy, {title}\n\n{_accuracy_markdown(table, measure)}")
+    parts.append(
+        f"### Share of the gap between Vanilla and Oracle that is closed, last epoch\n\n{_gap_markdown(table)}"
+    )
+    estimates = _estimates_markdown(table)
+    if estimates:
+        parts.append(f"### Noise ratio, true and estimated, last epoch\n\n{estimates}")
+    lines = [f"- {_md(line)}" for line in gaps(table)]
+    lines += [f"- failed: {_md(run_name(each))}: {_md(reason(each))}" for each in failed]
+    if lines:
+        parts.append("### Missing and failed\n\n" + "\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def run_name(failure: Failure) -> str:
+    spec = failure.spec
+    return f"{setting_name(Setting(spec.dataset, spec.noise, spec.noise_rate))}, {named(spec.method)}, seed {spec.seed}"
+
+
+def _claims_markdown(table: Sequence[Row]) -> str:
+    lines = [["claim", "last epoch", "best epoch on the test set", "the paper"]]
+    for last, best in zip(claims(table, "last"), claims(table, "best"), strict=True):
+        counts = (f"{each.holds} of {each.settings}" for each in (last, best))
+        lines.append([last.text, *counts, f"{last.paper} of {PAPER_SETTINGS}"])
+    return _markdown_table(lines, "lrrr")
+
+
+def _accuracy_markdown(table: Sequence[Row], measure: Measure) -> str:
+    methods = all_methods(table)
+    lines = [["data set", "noise", "rate", "seeds", *(_md(named(each)) for each in methods)]]
+    for row in table:
+        winners = row.winners(measure)
+        cells = []
+        for method in methods:
+            text = accuracy(row.stat(method, measure)) if row.has(method) else "-"
+            cells.append(f"**{text}**" if method in winners else text)
+        lines.append([*_setting_cells(row.setting), seeds(row), *cells])
+    return _markdown_table(lines, "llr" + "r" * (1 + len(methods)))
+
+
+def _gap_markdown(table: Sequence[Row]) -> str:
+    methods = [method for method in all_methods(table) if method not in ("oracle", "vanilla")]
+    lines = [["data set", "noise", "rate", *(_md(named(each)) for each in methods)]]
+    for row in table:
+        if row.setting.rate > 0:
+            lines.append([*_setting_cells(row.setting), *(share(row.gap_closed(each, "last")) for each in methods)])
+    lines.append(["median", "", "", *(share(median_gap_closed(table, each, "last")) for each in methods)])
+    return _markdown_table(lines, "llr" + "r" * len(methods))
+
+
+def _estimates_markdown(table: Sequence[Row]) -> str:
+    lines = [["data set", "noise", "rate", "method", "true", "estimated"]]
+    for row in table:
+        for method, cell in row.cells.items():
+            if cell.estimate is not None:
+                values = f"{cell.truth.mean:.3f}", ratio(cell.estimate)
+                lines.append([*_setting_cells(row.setting), _md(named(method)), *values])
+    return _markdown_table(lines, "llrlrr") if len(lines) > 1 else ""
+
+
+def ratio(stat: Stat) -> str:
+    return f"{stat.mean:.3f}" if math.isnan(stat.std) else f"{stat.mean:.3f} ± {stat.std:.3f}"
+
+
+def _setting_cells(setting: Setting) -> list[str]:
+    variant = f" ({plain(setting.variant)})" if setting.variant else ""
+    return [_md(f"{named(setting.dataset)}{variant}"), setting.noise, f"{setting.rate:g}"]
+
+
+def _markdown_table(lines: list[list[str]], sides: str) -> str:
+    rule = ["---:" if side == "r" else "---" for side in sides]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))
+
+
+def _md(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(text, quote=False))
+
+
+def _csv(text: str) -> str:
+    """Text that no spreadsheet takes for a formula."""
+    text = plain(text)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None or not math.isfinite(value) else f"{value:.6g}"
