@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test lint types pytest wheel clean
 
 demo: $(VENV)/installed
-	$(BIN)/python benchmarks/compare.py digits
+	$(BIN)/adaptivek bench --preset demo --out runs/demo
 
 test: lint types pytest
 

@@ -123,7 +123,7 @@ def test_a_folder_of_another_run_is_refused_and_left_alone(tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["train", "imagenet"], "dataset must be one of digits; got 'imagenet'"),
+        (["train", "imagenet"], "or a folder; got 'imagenet'"),
         (["train", "digits", "--method", "best"], "method must be one of oracle, vanilla, mkl, vanilla+mkl"),
         (["train", "digits", "--noise-rate", "40"], "noise_rate must be a number in [0, 1], got 40.0"),
         (["train", "digits", "--epochs", "0"], "epochs must be a whole number of at least 1, got 0"),

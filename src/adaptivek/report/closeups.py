@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..recipes import PAPER_DATASETS
 from ..records import BINS, REACH, Detail, EpochRecord
 from ..store import Result
 from . import drawing as draw
 from .drawing import CLEAN, INK, METHOD_COLOURS, MUTED, NARROW, NOISY, WIDE, Key, Panel, Picture
 from .figures import SEEDS, curve, dashes, epochs_of, method_keys, shade_warmup
-from .tables import ADAPTIVE_K, MKL, PAPER_DATASETS, VANILLA, Row
+from .tables import ADAPTIVE_K, MKL, VANILLA, Row
 from .text import named, setting_name
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ try:
 except ImportError:
     raise ImportError("the report needs matplotlib: pip install 'adaptivek[report]'") from None
 
-from .tables import PAPER_METHODS
+from ..recipes import PAPER_METHODS
 
 #: drawn in the colour on the left, which the page replaces by its own for light and dark
 INK, MUTED, RULE, CLEAN, NOISY = "#100001", "#100002", "#100003", "#100004", "#100005"
