@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from contextlib import nullcontext
 from datetime import timedelta
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -17,9 +18,11 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Sampler
 
 import adaptivek
 
+from . import tiny
 from .reference import REFERENCES
 
 ROWS, CLASSES = 200, 5
@@ -180,6 +183,45 @@ def compiled_with_a_break() -> None:
     same(ours, whole)
 
 
+class Halves(Sampler):
+    """Of each batch of the plain loop, one half for each rank."""
+
+    def __len__(self) -> int:
+        return tiny.ROWS // 2
+
+    def __iter__(self):
+        half = tiny.SIZE // 2
+        for start in range(dist.get_rank() * half, tiny.ROWS, tiny.SIZE):
+            yield from range(start, start + half)
+
+
+def lightning_and_hugging_face() -> None:
+    """Two ranks of each make the weights of the plain loop in one process."""
+    from . import test_huggingface, test_lightning
+
+    rows = adaptivek.indexed(tiny.Rows())
+    options = {"strategy": "ddp", "devices": 2, "use_distributed_sampler": False}
+    for text, window in (("mkl", 1), ("adaptive-k:threshold=mean", 3), ("oracle", 3)):
+        expected, _, _ = tiny.plain_loop(text, epochs=3, window=window)
+        module = test_lightning.Module(tiny.make(text))
+        loader = DataLoader(rows, tiny.SIZE // 2, sampler=Halves())
+        test_lightning.trainer(3, accumulate_grad_batches=window, **options).fit(module, loader)
+        torch.testing.assert_close(list(module.net.parameters()), list(expected.parameters()))
+
+        model, steps = (
+            tiny.Net(),
+            {"gradient_accumulation_steps": window, "per_device_train_batch_size": tiny.SIZE // 2},
+        )
+        with TemporaryDirectory() as folder:
+            trainer = test_huggingface.trainer(folder, model, rows, tiny.make(text), ddp_backend="gloo", **steps)
+            trainer.train()
+            found = trainer.evaluate(tiny.Rows())["eval_loss"]
+        torch.testing.assert_close(list(model.parameters()), list(expected.parameters()))
+        with torch.no_grad():
+            plain = F.cross_entropy(model(rows.dataset.x)["logits"], rows.dataset.y)
+        assert found == pytest.approx(plain.item(), rel=1e-4)
+
+
 CHECKS = (
     every_method_step_by_step,
     tokens_and_masks,
@@ -188,6 +230,7 @@ CHECKS = (
     sharded,
     broken_use_stops_every_rank,
     compiled_with_a_break,
+    lightning_and_hugging_face,
 )
 
 

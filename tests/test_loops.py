@@ -317,6 +317,10 @@ def test_missing_row_numbers_are_named_with_the_way_to_get_them():
         make("oracle")(torch.randn(8, CLASSES), torch.randint(CLASSES, (8,)))
 
 
+def test_a_plain_validation_loss_needs_no_row_numbers():
+    assert make("oracle").eval().reduce(torch.tensor([1.0, 3.0])).item() == 2
+
+
 def test_kept_share_of_the_last_batch():
     criterion = adaptivek.Selection("mkl:keep=0.5", warmup=1)
     mask = torch.tensor([True, True, True, True, False])

@@ -44,7 +44,7 @@ class Rows(Dataset):
 
 
 def optimizer(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
 
 class Recorder:

@@ -158,7 +158,7 @@ class Selection(nn.Module):
         return f"{self.method}, warmup={self.warmup}"
 
     def _check(self, shape: torch.Size, mask: Tensor | None, index: Tensor | None) -> None:
-        if index is None and self.method.needs_rows:
+        if index is None and self.method.needs_rows and self.training:
             raise ValueError(
                 f"Selection: {self.method.name} needs row numbers: criterion(output, target, index), got none; "
                 "adaptivek.indexed(dataset) adds them to any data set"

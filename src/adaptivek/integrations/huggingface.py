@@ -145,12 +145,11 @@ class _Hook(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if control.should_log:
-            values = {
-                "noise_ratio": self.criterion.noise_ratio,
-                "kept_share": self.criterion.kept_share,
-                "threshold": self.criterion.threshold,
-            }
-            self.trainer.log({k: v for k, v in values.items() if v is not None and math.isfinite(v)})
+            criterion = self.criterion
+            values = {"kept_share": criterion.kept_share, "noise_ratio": criterion.noise_ratio}
+            if math.isfinite(values["noise_ratio"]) and criterion.threshold is not None:  # warm-up is over
+                values["threshold"] = criterion.threshold
+            self.trainer.log({name: value for name, value in values.items() if math.isfinite(value)})
             control.should_log = True  # or the trainer would take this for its own entry
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -6,6 +6,7 @@ of the module it moves with it and is saved and restored with every checkpoint o
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
@@ -25,7 +26,7 @@ class SelectionCallback(Callback):
 
     >>> trainer = Trainer(callbacks=[SelectionCallback()])
 
-    The noise ratio is NaN until warm-up is over. With ``accumulate_grad_batches`` each micro-batch is judged
+    Noise ratio and threshold are NaN until warm-up is over. With ``accumulate_grad_batches`` each micro-batch is judged
     by itself and the step is divided once by all that was kept in its window.
     """
 
@@ -56,7 +57,7 @@ class SelectionCallback(Callback):
         }
         cut = criterion.method.cut(state)
         if cut is not None:
-            values["threshold"] = cut
+            values["threshold"] = cut.where(tally.recent_seen > 0, math.nan)
         self.log_dict(values)  # tensors: nothing waits for the device until a logger looks
 
 
