@@ -1,5 +1,7 @@
 """Training good models on badly labelled data: Adaptive-k and the methods around it."""
 
+from .accumulation import Accumulation as Accumulation
+from .accumulation import rerun as rerun
 from .methods import METHODS as METHODS
 from .methods import MKL as MKL
 from .methods import AdaptiveK as AdaptiveK
@@ -10,6 +12,7 @@ from .objective import Memory as Memory
 from .objective import Outcome as Outcome
 from .objective import objective as objective
 from .objective import start as start
+from .rows import indexed as indexed
 from .selection import Selection as Selection
 from .types import Seen as Seen
 from .types import Selector as Selector

@@ -23,6 +23,8 @@ class Tally(NamedTuple):
     nonfinite: Tensor  #: losses left out because they were NaN or infinite
     recent_kept: Tensor  #: moving average of the samples kept per step since warm-up, up to a factor
     recent_seen: Tensor  #: the same of the samples judged, with the same factor
+    last_kept: Tensor  #: weight of all samples kept in the last step
+    last_seen: Tensor  #: how many counted in the last step
 
 
 class Memory(NamedTuple):
@@ -43,7 +45,7 @@ def start(method: Selector[Any], task: Task | None = None) -> Memory:
     """Memory before the first step."""
     count = torch.zeros((), dtype=torch.int64)
     amount = torch.zeros(())
-    tally = Tally(count, count.clone(), count.clone(), amount, amount.clone())
+    tally = Tally(count, count.clone(), count.clone(), amount, amount.clone(), amount.clone(), amount.clone())
     return Memory(tally, method.init(task or Task()))
 
 
@@ -80,6 +82,8 @@ def objective(
             nonfinite=tally.nonfinite + ((losses.shape[-1] if mask is None else mask.sum(-1)) - number).long(),
             recent_kept=tally.recent_kept.lerp(total, pace),
             recent_seen=tally.recent_seen.lerp(number, pace),
+            last_kept=total,
+            last_seen=number,
         )
         # the method's state stands still until there is something to select from
         state = type(state)(

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from .checks import check_number
+from .checks import check_labels, check_number
+from .distributed import ProcessGroup, for_averaging, gather, peers
 from .methods import build
 from .objective import HALF, IGNORE, Memory, Tally, cross_entropy, objective, start
 from .replay import Function, Replay, replayable
@@ -40,6 +41,8 @@ class Selection(nn.Module):
         window: about how many of the latest steps `noise_ratio` looks back on.
         clean: which training rows have the right label; for `Oracle` alone.
         cuda_graph: on a GPU, run what this adds to a step as one launch (see `replay`).
+        distributed: under ``torch.distributed``, judge the batch of all ranks together, or of the ranks of
+            the process group given; False: each rank by itself.
     """
 
     nonfinite: Tensor
@@ -53,6 +56,7 @@ class Selection(nn.Module):
         window: int = 500,
         clean: Tensor | None = None,
         cuda_graph: bool = True,
+        distributed: bool | ProcessGroup = True,
     ) -> None:
         super().__init__()
         if isinstance(method, str):
@@ -72,9 +76,11 @@ class Selection(nn.Module):
         if clean is not None and not method.privileged:
             raise ValueError(f"Selection: clean is for Oracle alone, {method.name} must not know it")
         self.method, self.warmup, self.window, self.loss = method, warmup, window, loss
-        self.cuda_graph, self._replay = cuda_graph, Replay()
+        if not isinstance(distributed, (bool, ProcessGroup)):
+            raise TypeError(f"Selection: distributed must be True, False or a process group, got {distributed!r}")
+        self.cuda_graph, self._replay, self.distributed = cuda_graph, Replay(), distributed
         self._last = _LastBatch()
-        self._warned = False
+        self._warned = self._looked = False
         tally, state = start(method, Task(clean))
         for name, value in (tally._asdict() | state._asdict()).items():
             self.register_buffer(name, value)
@@ -89,6 +95,9 @@ class Selection(nn.Module):
 
     def forward(self, output: Tensor, target: Tensor, index: Tensor | None = None) -> Tensor:
         """The loss to minimise, from the model's output and the labels. Labels of -100 do not count."""
+        if _may_look(output) and not self._looked and self.loss is cross_entropy:
+            check_labels("Selection", output, target)
+            self._looked = True  # once: it waits for the device
         if self.loss is not cross_entropy or not self.training:
             return self.reduce(self.loss(output, target), _counted(target), index)
         shape = output.shape[:1] + output.shape[2:]
@@ -139,14 +148,23 @@ class Selection(nn.Module):
         cut = self.method.cut(self.memory.state)
         return None if cut is None else float(cut)
 
+    @property
+    def kept_share(self) -> float:
+        """Share of the last batch that was used, over all ranks. Waits for the device."""
+        tally = self.memory.tally
+        return float(tally.last_kept / tally.last_seen)
+
     def extra_repr(self) -> str:
         return f"{self.method}, warmup={self.warmup}"
 
     def _check(self, shape: torch.Size, mask: Tensor | None, index: Tensor | None) -> None:
-        if index is None and self.method.needs_rows:
+        if index is None and self.method.needs_rows and self.training:
             raise ValueError(
-                f"Selection: {self.method.name} needs row numbers: criterion(output, target, index), got none"
+                f"Selection: {self.method.name} needs row numbers: criterion(output, target, index), got none; "
+                "adaptivek.indexed(dataset) adds them to any data set"
             )
+        if index is not None and index.is_floating_point():
+            raise ValueError(f"Selection: index must be whole numbers, got {index.dtype}")
         for name, value in (("mask", mask), ("index", index)):
             if value is not None and value.shape != shape:
                 raise ValueError(
@@ -158,7 +176,7 @@ class Selection(nn.Module):
             if torch.compiler.is_compiling():
                 raise RuntimeError(f"Selection: move it to {x.device} before compiling: criterion.to(...)")
             self.to(x.device)
-        if self.cuda_graph and replayable(x):
+        if self.cuda_graph and replayable(x) and peers(self.distributed) is None:
             loss, weights = self._replay(function, self._replay_key(), x, *others)
         else:
             loss, weights = function(x, *others)
@@ -174,10 +192,16 @@ class Selection(nn.Module):
         """Judge a batch and remember it: the loss to minimise, and the weights in a row."""
         losses = losses.flatten().float() if losses.dtype in HALF else losses.flatten()
         mask, index = (None if x is None else x.flatten() for x in (mask, index))
+        group = peers(self.distributed)
+        mine = slice(None)
+        if group is not None:
+            losses, mask, index, mine = gather(group, losses, mask, index)
         before = self.memory
         loss, (weights, after) = objective(
             self.method, before, losses, mask, index, warmup=self.warmup, window=self.window
         )
+        if group is not None:
+            loss, weights = for_averaging(loss, group), weights[mine]
         with torch.no_grad():  # in place: a captured CUDA graph replays on these very addresses
             for old, new in zip((*before.tally, *before.state), (*after.tally, *after.state), strict=True):
                 if new is not old:
@@ -217,6 +241,16 @@ class Selection(nn.Module):
 def _counted(target: Tensor) -> Tensor | None:
     """Which entries count: all but those labelled to be ignored."""
     return None if target.is_floating_point() else target != IGNORE
+
+
+def _may_look(x: Tensor) -> bool:
+    """Whether values can be read at all, be it by waiting."""
+    return not (
+        torch.compiler.is_compiling()
+        or is_functorch_wrapped_tensor(x)
+        or x.is_meta
+        or (x.is_cuda and torch.cuda.is_current_stream_capturing())
+    )
 
 
 def _readable(x: Tensor) -> bool:

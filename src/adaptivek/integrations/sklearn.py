@@ -1,0 +1,158 @@
+"""scikit-learn: a classifier for tables whose labels are partly wrong."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from ..checks import check_number
+from ..methods import build
+from ..selection import Selection
+from ..types import Selector
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError:
+    raise ImportError("adaptivek.integrations.sklearn needs scikit-learn: pip install 'adaptivek[sklearn]'") from None
+
+
+class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
+    """A neural network that leaves out samples whose label looks wrong.
+
+    Features should be of like size: put a ``StandardScaler`` before it.
+
+    Args:
+        method: a method such as ``AdaptiveK()``, or its name, with parameters if need be. The default's
+            averages are quick: the published ones need a thousand steps to settle, more than a table makes.
+        hidden: widths of the hidden layers.
+        dropout: share of hidden units left out at random while training.
+        module: gives a network from ``(features, classes)``, in place of the one with ``hidden`` layers.
+        epochs: times that all rows are seen.
+        warmup_epochs: of these, plain training; for methods that want it. The learning rate then falls to
+            a fifth, with which selection should start.
+        batch_size: rows in a step.
+        learning_rate: of stochastic gradient descent.
+        device: where to compute.
+        random_state: decides all that is random.
+
+    Attributes:
+        classes_: the labels that there are.
+        n_features_in_: columns of X.
+        feature_names_in_: their names, where X has names.
+        noise_ratio_: share of the rows that was left out in the last epochs.
+        label_quality_: (rows,) how well each label fits, from 0 (suspicious) to 1: the probability of the
+            given label, averaged over the epochs after warm-up.
+        module_: the trained network.
+        n_iter_: epochs done.
+    """
+
+    def __init__(
+        self,
+        method: Selector[Any] | str = "adaptive-k:beta1=0.5,beta2=0.9",
+        *,
+        hidden: tuple[int, ...] = (256,),
+        dropout: float = 0.5,
+        module: Callable[[int, int], nn.Module] | None = None,
+        epochs: int = 40,
+        warmup_epochs: int = 15,
+        batch_size: int = 20,
+        learning_rate: float = 0.05,
+        device: str = "cpu",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.method = method
+        self.hidden = hidden
+        self.dropout = dropout
+        self.module = module
+        self.epochs = epochs
+        self.warmup_epochs = warmup_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> AdaptiveKClassifier:  # noqa: N803
+        """Train on rows ``X`` (samples, features) with labels ``y``, of which some may be wrong."""
+        method = self._check()
+        X, y = validate_data(self, X, y, dtype=np.float32)  # noqa: N806
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        gpus = [] if self.device == "cpu" else [self.device]
+        with torch.random.fork_rng(gpus):  # the caller's randomness is left alone
+            torch.manual_seed(seed)
+            self._train(method, torch.tensor(X, device=self.device), torch.tensor(codes, device=self.device))
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
+        """(samples, classes) probabilities, in the order of ``classes_``."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)  # noqa: N806
+        # in double: a row's answer must not depend on what is beside it, as in single precision it does a little
+        module = copy.deepcopy(self.module_).double().eval()
+        with torch.no_grad():
+            logits = [module(rows) for rows in torch.split(torch.tensor(X, device=self.device), 4096)]
+        found: NDArray[np.float64] = torch.cat(logits).softmax(1).cpu().numpy()
+        return found
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+        """The most probable class of each row."""
+        probabilities = self.predict_proba(X)
+        found: NDArray[Any] = self.classes_[probabilities.argmax(1)]
+        return found
+
+    def _train(self, method: Selector[Any], x: Tensor, y: Tensor) -> None:
+        features, classes, rows = x.shape[1], len(self.classes_), len(x)
+        steps = -(-rows // self.batch_size)
+        warmup = self.warmup_epochs if method.wants_warmup else 0
+        make = self.module or self._layers
+        model = self.module_ = make(features, classes).to(self.device)
+        criterion = Selection(method, warmup=warmup * steps, window=steps, distributed=False)
+        optimizer = torch.optim.SGD(model.parameters(), lr=self.learning_rate)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, max(self.warmup_epochs, 1), gamma=0.2)
+        quality, judged = torch.zeros(rows, device=x.device), 0
+        model.train()
+        for epoch in range(self.epochs):
+            judged += epoch >= warmup
+            for index in torch.split(torch.randperm(rows).to(x.device), self.batch_size):
+                output, label = model(x[index]), y[index]
+                optimizer.zero_grad()
+                criterion(output, label, index).backward()
+                optimizer.step()
+                if epoch >= warmup:
+                    quality[index] += output.detach().softmax(1).gather(1, label[:, None])[:, 0].nan_to_num(0.0)
+            scheduler.step()
+        self.noise_ratio_ = criterion.noise_ratio
+        self.label_quality_ = (quality / max(judged, 1)).clamp(0, 1).cpu().numpy()
+        self.n_iter_ = self.epochs
+
+    def _layers(self, features: int, classes: int) -> nn.Module:
+        widths = (features, *self.hidden)
+        layers: list[nn.Module] = []
+        for narrow, wide in pairwise(widths):
+            layers += [nn.Linear(narrow, wide), nn.ReLU(), nn.Dropout(self.dropout)]
+        return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
+
+    def _check(self) -> Selector[Any]:
+        owner = type(self).__name__
+        check_number(owner, "epochs", self.epochs, 1, whole=True)
+        check_number(owner, "warmup_epochs", self.warmup_epochs, 0, whole=True)
+        check_number(owner, "batch_size", self.batch_size, 1, whole=True)
+        check_number(owner, "learning_rate", self.learning_rate, 0, open_low=True)
+        check_number(owner, "dropout", self.dropout, 0, 1, open_high=True)
+        for width in self.hidden:
+            check_number(owner, "hidden", width, 1, whole=True)
+        method = build(self.method) if isinstance(self.method, str) else self.method
+        if not isinstance(method, Selector) or method.privileged:
+            raise ValueError(f"{owner}: method must be a method that needs no truth, or its name, got {self.method!r}")
+        return method

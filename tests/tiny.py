@@ -1,0 +1,87 @@
+"""A small task and a plain loop on it, for frameworks to be compared with."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+import adaptivek
+
+ROWS, CLASSES, SIZE = 72, 5, 12  # rows, classes, samples in a batch
+CLEAN = torch.arange(ROWS) % 3 > 0
+
+
+def make(text: str, warmup: int = 2) -> adaptivek.Selection:
+    return adaptivek.Selection(text, warmup=warmup, **({"clean": CLEAN} if text == "oracle" else {}))
+
+
+class Net(nn.Module):
+    """Takes and gives dicts, as Hugging Face's models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, CLASSES))
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
+        return {"logits": self.layers(x)}
+
+
+class Rows(Dataset):
+    """Inputs far apart, so that some losses are high; dicts, as Hugging Face has them."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.x = torch.randn(ROWS, 6, generator=generator) * 8
+        self.y = torch.randint(CLASSES, (ROWS,), generator=generator)
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, row: int) -> dict[str, torch.Tensor]:
+        return {"x": self.x[row], "labels": self.y[row]}
+
+
+def optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+
+class Recorder:
+    """What was kept at each step, in order."""
+
+    def __init__(self, criterion: adaptivek.Selection) -> None:
+        self.kept: list[list[bool]] = []
+        reduce = criterion._run
+        self.criterion = criterion
+
+        def run(*args: object) -> torch.Tensor:
+            loss = reduce(*args)
+            self.kept.append(criterion.kept.flatten().tolist())
+            return loss
+
+        criterion._run = run
+
+    @property
+    def partial(self) -> int:
+        return sum(0 < sum(kept) < len(kept) for kept in self.kept)
+
+
+def plain_loop(text: str, epochs: int, window: int = 1) -> tuple[Net, adaptivek.Selection, list[list[bool]]]:
+    """Rows in order; steps of ``window`` batches, normalised by what was kept, sums first and divided once."""
+    data, model, criterion = Rows(), Net(), make(text)
+    step, kept = optimizer(model), []
+    starts = list(range(0, ROWS, SIZE))
+    for _ in range(epochs):
+        for at in range(0, len(starts), window):
+            total, number = torch.zeros(()), torch.zeros(())
+            for start in starts[at : at + window]:
+                rows = torch.arange(start, start + SIZE)
+                losses = criterion.loss(model(data.x[rows])["logits"], data.y[rows])
+                criterion.reduce(losses, index=rows)
+                kept.append(criterion.kept.tolist())
+                total, number = total + losses[criterion.kept].sum(), number + criterion.kept.sum()
+            step.zero_grad()
+            (total / number.clamp(min=1)).backward()
+            step.step()
+    return model, criterion, kept
