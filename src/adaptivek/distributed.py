@@ -20,6 +20,8 @@ class Together(NamedTuple):
     losses: Tensor  #: (B,), with gradients on this rank's part alone
     mask: Tensor  #: (B,) bool
     rows: Tensor | None  #: (B,)
+    logits: Tensor | None  #: (B, classes)
+    labels: Tensor | None  #: (B,)
     mine: slice  #: where this rank's part is
 
 
@@ -32,7 +34,14 @@ def peers(distributed: bool | ProcessGroup) -> ProcessGroup | None:
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # sizes are read back, which no graph can hold
-def gather(group: ProcessGroup, losses: Tensor, mask: Tensor | None, index: Tensor | None) -> Together:
+def gather(
+    group: ProcessGroup,
+    losses: Tensor,
+    mask: Tensor | None,
+    index: Tensor | None,
+    logits: Tensor | None = None,
+    labels: Tensor | None = None,
+) -> Together:
     """The batch of all ranks. Their parts may differ in size, or be empty; all of them must call this."""
     here = torch.tensor([len(losses), index is not None], device=losses.device)
     heads = [torch.empty_like(here) for _ in range(dist.get_world_size(group))]
@@ -42,20 +51,25 @@ def gather(group: ProcessGroup, losses: Tensor, mask: Tensor | None, index: Tens
         having = [rank for rank, has in enumerate(indexed) if has]
         raise ValueError(f"Selection: index must be given on every rank or on none, got it on ranks {having}")
     # one message for all: a double holds every float and every row number exactly
-    columns = [losses.detach(), torch.ones_like(losses) if mask is None else mask, *([] if index is None else [index])]
-    message = losses.new_zeros(max(sizes), len(columns), dtype=torch.float64)
-    message[: len(losses)] = torch.stack([column.double() for column in columns], 1)
+    whether = torch.ones_like(losses) if mask is None else mask
+    singles = [x[:, None] for x in (losses.detach(), whether, index, labels) if x is not None]
+    columns = torch.cat([x.double() for x in (*singles, *([] if logits is None else [logits]))], 1)
+    message = columns.new_zeros(max(sizes), columns.shape[1])
+    message[: len(losses)] = columns
     parts = [torch.empty_like(message) for _ in sizes]
     dist.all_gather(parts, message, group=group)
     rank = dist.get_rank(group)
     start = sum(sizes[:rank])
     everyone = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
     mine = slice(start, start + sizes[rank])
-    found = everyone[:, 0].to(losses.dtype)
+    found, counts, *others = everyone[:, : len(singles)].unbind(1)
+    found = found.to(losses.dtype)
     return Together(
         losses=torch.cat([found[:start], losses, found[mine.stop :]]),
-        mask=everyone[:, 1].bool(),
-        rows=None if index is None else everyone[:, 2].to(index.dtype),
+        mask=counts.bool(),
+        rows=None if index is None else others.pop(0).to(index.dtype),
+        logits=None if logits is None else everyone[:, len(singles) :].to(logits.dtype),
+        labels=None if labels is None else others.pop(0).to(labels.dtype),
         mine=mine,
     )
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .types import Seen, Selector, Task
+from .types import Seen, Selector, Task, put_rows, rows_of
 
 HALF = (torch.float16, torch.bfloat16)  # too coarse to add up
 IGNORE = -100  # the label PyTorch and Hugging Face give to what must not count
@@ -25,6 +25,7 @@ class Tally(NamedTuple):
     recent_seen: Tensor  #: the same of the samples judged, with the same factor
     last_kept: Tensor  #: weight of all samples kept in the last step
     last_seen: Tensor  #: how many counted in the last step
+    epoch: Tensor  #: the one that has begun, from 0; -1 if nobody has told
 
 
 class Memory(NamedTuple):
@@ -43,9 +44,9 @@ class Outcome(NamedTuple):
 
 def start(method: Selector[Any], task: Task | None = None) -> Memory:
     """Memory before the first step."""
-    count = torch.zeros((), dtype=torch.int64)
-    amount = torch.zeros(())
-    tally = Tally(count, count.clone(), count.clone(), amount, amount.clone(), amount.clone(), amount.clone())
+    step, empty, nonfinite = (torch.zeros((), dtype=torch.int64) for _ in range(3))
+    kept, seen, last_kept, last_seen = (torch.zeros(()) for _ in range(4))
+    tally = Tally(step, empty, nonfinite, kept, seen, last_kept, last_seen, epoch=torch.tensor(-1))
     return Memory(tally, method.init(task or Task()))
 
 
@@ -55,13 +56,16 @@ def objective(
     losses: Tensor,
     mask: Tensor | None = None,
     index: Tensor | None = None,
+    logits: Tensor | None = None,
+    labels: Tensor | None = None,
     *,
     warmup: int = 0,
     window: int = 500,
 ) -> tuple[Tensor, Outcome]:
     """One step: the loss to minimise and what was decided. Pure; reduces the last axis only.
 
-    Leading axes are separate runs, each with its own memory; `torch.func.vmap` does the same.
+    Leading axes are separate runs, each with its own memory; `torch.func.vmap` does the same. Of the
+    method's tables, the memory that comes out holds the entries of this batch: see `remember`.
     """
     counts = losses.detach().abs() < math.inf  # False for NaN too
     if mask is not None:
@@ -70,7 +74,8 @@ def objective(
     with torch.no_grad():
         tally, state = memory
         number = counts.sum(-1, dtype=torch.float32)
-        chosen, moved = method.select(state, Seen(losses.detach().float(), counts, number, index))
+        seen = Seen(losses.detach().float(), counts, number, index, None if logits is None else logits.detach(), labels)
+        chosen, moved = method.select(state, seen)
         selecting = (tally.step >= warmup) & (number > 0)
         weights = (torch.where(selecting.unsqueeze(-1), chosen, counts) * counts).to(losses.dtype)
         total = weights.sum(-1, dtype=torch.float32)
@@ -84,15 +89,82 @@ def objective(
             recent_seen=tally.recent_seen.lerp(number, pace),
             last_kept=total,
             last_seen=number,
+            epoch=tally.epoch,
         )
-        # the method's state stands still until there is something to select from
-        state = type(state)(
-            *(old if new is old else new.where(selecting, old) for new, old in zip(moved, state, strict=True))
-        )
+        state = _standing_still(method, state, moved, selecting, counts, index)
     # The only reduction of a loss; 0, with zero gradients, where nothing is kept. Not a dot product: autocast
     # would take that in half precision.
     mean = (losses * weights).sum(-1) / (total + nothing)
     return mean, Outcome(weights, Memory(tally, state))
+
+
+def _standing_still(
+    method: Selector[Any], state: Any, moved: Any, selecting: Tensor, counts: Tensor, index: Tensor | None
+) -> Any:
+    """The next state: as before until there is something to select from, and for rows that do not count."""
+    values = []
+    for name, old, new in zip(state._fields, state, moved, strict=True):
+        if new is old:
+            values.append(old)
+        elif name in method.tables:
+            assert index is not None
+            entries = rows_of(old, index)
+            moves = selecting.unsqueeze(-1) & counts
+            values.append(new.where(_as_wide(moves, new), entries))
+        else:
+            values.append(new.where(_as_wide(selecting, new), old))
+    return type(state)(*values)
+
+
+def _as_wide(x: Tensor, like: Tensor) -> Tensor:
+    return x.reshape(x.shape + (1,) * (like.dim() - x.dim()))
+
+
+def remember(method: Selector[Any], memory: Memory, after: Memory, index: Tensor | None) -> None:
+    """Write what a step decided into ``memory``, in place: a captured CUDA graph replays on these very addresses."""
+    with torch.no_grad():
+        for old, new in zip(memory.tally, after.tally, strict=True):
+            if new is not old:
+                old.copy_(new)
+        for name, old, new in zip(memory.state._fields, memory.state, after.state, strict=True):
+            if new is old:
+                continue
+            if name in method.tables:
+                assert index is not None
+                put_rows(old, index, new)
+            else:
+                old.copy_(new)
+
+
+def begin_epoch(
+    method: Selector[Any], memory: Memory, epoch: int, losses: Tensor | None = None, *, warmup: int = 0
+) -> None:
+    """Tell a method that an epoch begins, and write what it makes of that into ``memory``, in place."""
+    memory.tally.epoch.fill_(epoch)
+    if not bool((memory.tally.step >= warmup).all()):
+        return
+    state = method.refresh(memory.state, epoch, losses)
+    for old, new in zip(memory.state, state, strict=True):
+        if new is not old:
+            old.copy_(new)
+
+
+def own_losses(
+    method: Selector[Any], memory: Memory, logits: Tensor, labels: Tensor, index: Tensor | None, warmup: int
+) -> Tensor:
+    """The method's loss of each sample, (..., B), or plain cross-entropy while warming up.
+
+    Logits are (..., B, classes). Like `cross_entropy`, NaN where they are not usable, and in float32 at least.
+    """
+    plain = cross_entropy(logits.flatten(0, -2), labels.flatten()).view(labels.shape)
+    if type(method).losses is Selector.losses:
+        return plain
+    usable = plain.detach().abs() < math.inf
+    logits = (logits.float() if logits.dtype in HALF else logits).where(usable.unsqueeze(-1), 0.0)
+    own = method.losses(memory.state, logits, labels.clamp(min=0), index).where(usable, math.nan)
+    if warmup == 0:
+        return own
+    return torch.where((memory.tally.step >= warmup).unsqueeze(-1), own, plain)
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:

@@ -13,7 +13,18 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from .checks import check_labels, check_number
 from .distributed import ProcessGroup, for_averaging, gather, peers
 from .methods import build
-from .objective import HALF, IGNORE, Memory, Tally, cross_entropy, objective, start
+from .objective import (
+    HALF,
+    IGNORE,
+    Memory,
+    Tally,
+    begin_epoch,
+    cross_entropy,
+    objective,
+    own_losses,
+    remember,
+    start,
+)
 from .replay import Function, Replay, replayable
 from .types import Selector, Task
 
@@ -39,6 +50,8 @@ class Selection(nn.Module):
         warmup: steps of plain training before anything is left out.
         loss: gives one loss per sample from ``(output, target)``; cross-entropy unless told.
         window: about how many of the latest steps `noise_ratio` looks back on.
+        rows: size of the training set, for methods that remember samples.
+        classes: number of classes, for methods that remember predictions.
         clean: which training rows have the right label; for `Oracle` alone.
         cuda_graph: on a GPU, run what this adds to a step as one launch (see `replay`).
         distributed: under ``torch.distributed``, judge the batch of all ranks together, or of the ranks of
@@ -54,6 +67,8 @@ class Selection(nn.Module):
         warmup: int | None = None,
         loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
         window: int = 500,
+        rows: int | None = None,
+        classes: int | None = None,
         clean: Tensor | None = None,
         cuda_graph: bool = True,
         distributed: bool | ProcessGroup = True,
@@ -80,8 +95,13 @@ class Selection(nn.Module):
             raise TypeError(f"Selection: distributed must be True, False or a process group, got {distributed!r}")
         self.cuda_graph, self._replay, self.distributed = cuda_graph, Replay(), distributed
         self._last = _LastBatch()
-        self._warned = self._looked = False
-        tally, state = start(method, Task(clean))
+        self._warned = self._looked = self._told = False
+        for name, number in (("rows", rows), ("classes", classes)):
+            if number is not None:
+                check_number("Selection", name, number, 1, whole=True)
+        if loss is not cross_entropy and (method.needs_logits or type(method).losses is not Selector.losses):
+            raise ValueError(f"Selection: loss must be left as it is for {method.name}, which has its own")
+        tally, state = start(method, Task(clean, rows, classes))
         for name, value in (tally._asdict() | state._asdict()).items():
             self.register_buffer(name, value)
         self._state_type = type(state)
@@ -102,7 +122,8 @@ class Selection(nn.Module):
             return self.reduce(self.loss(output, target), _counted(target), index)
         shape = output.shape[:1] + output.shape[2:]
         self._check(shape, None, index)
-        return self._run(self._from_output, shape, output, target, index)
+        own = self.method.needs_logits or type(self.method).losses is not Selector.losses
+        return self._run(self._from_logits if own else self._from_output, shape, output, target, index)
 
     def reduce(self, losses: Tensor, mask: Tensor | None = None, index: Tensor | None = None) -> Tensor:
         """The loss to minimise, from one loss per sample (or per token) in any shape.
@@ -120,9 +141,31 @@ class Selection(nn.Module):
             raise ValueError(f"Selection: losses must be floating point, got {losses.dtype}")
         self._check(losses.shape, mask, index)
         mask = None if mask is None else mask.bool()
+        if self.training and (self.method.needs_logits or type(self.method).losses is not Selector.losses):
+            raise ValueError(
+                f"Selection: {self.method.name} needs logits, not losses: criterion(logits, target, index)"
+            )
         if not self.training:
             return losses.mean() if mask is None else losses.where(mask, 0.0).sum() / mask.sum()
         return self._run(self._from_losses, losses.shape, losses, mask, index)
+
+    def start_epoch(self, epoch: int, losses: Tensor | None = None) -> None:
+        """Tell the method that an epoch begins: for those that go by epochs.
+
+        Args:
+            epoch: from 0.
+            losses: one for each row of the training set, on the labels given, for methods that sweep.
+        """
+        check_number("Selection", "epoch", epoch, 0, whole=True)
+        if self.method.sweeps and (losses is None or losses.dim() != 1):
+            raise ValueError(
+                f"Selection: {self.method.name} needs the losses of all rows: start_epoch(epoch, losses), got "
+                f"{None if losses is None else tuple(losses.shape)}"
+            )
+        if losses is not None:
+            losses = losses.detach().float().to(self.nonfinite.device)
+        begin_epoch(self.method, self.memory, epoch, losses, warmup=self.warmup)
+        self._told = True
 
     @property
     def weights(self) -> Tensor | None:
@@ -163,6 +206,12 @@ class Selection(nn.Module):
                 f"Selection: {self.method.name} needs row numbers: criterion(output, target, index), got none; "
                 "adaptivek.indexed(dataset) adds them to any data set"
             )
+        if self.method.needs_epochs and self.training and not self._told:
+            self._told = int(self.memory.tally.epoch) >= 0  # from a checkpoint
+            if not self._told:
+                raise ValueError(
+                    f"Selection: {self.method.name} goes by epochs: call criterion.start_epoch(epoch) when one begins"
+                )
         if index is not None and index.is_floating_point():
             raise ValueError(f"Selection: index must be whole numbers, got {index.dtype}")
         for name, value in (("mask", mask), ("index", index)):
@@ -188,24 +237,36 @@ class Selection(nn.Module):
     def _from_output(self, output: Tensor, target: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
         return self._from_losses(cross_entropy(output, target), _counted(target), index)
 
-    def _from_losses(self, losses: Tensor, mask: Tensor | None, index: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _from_logits(self, output: Tensor, target: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+        """For methods with a loss of their own, or that look at the logits."""
+        logits = output.movedim(1, -1).flatten(0, -2)
+        labels, rows = target.flatten(), None if index is None else index.flatten()
+        losses = own_losses(self.method, self.memory, logits, labels, rows, self.warmup)
+        return self._from_losses(losses, _counted(labels), rows, logits, labels)
+
+    def _from_losses(
+        self,
+        losses: Tensor,
+        mask: Tensor | None,
+        index: Tensor | None,
+        logits: Tensor | None = None,
+        labels: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """Judge a batch and remember it: the loss to minimise, and the weights in a row."""
         losses = losses.flatten().float() if losses.dtype in HALF else losses.flatten()
+        logits = None if logits is None else logits.detach().float()
         mask, index = (None if x is None else x.flatten() for x in (mask, index))
         group = peers(self.distributed)
         mine = slice(None)
         if group is not None:
-            losses, mask, index, mine = gather(group, losses, mask, index)
+            losses, mask, index, logits, labels, mine = gather(group, losses, mask, index, logits, labels)
         before = self.memory
         loss, (weights, after) = objective(
-            self.method, before, losses, mask, index, warmup=self.warmup, window=self.window
+            self.method, before, losses, mask, index, logits, labels, warmup=self.warmup, window=self.window
         )
         if group is not None:
             loss, weights = for_averaging(loss, group), weights[mine]
-        with torch.no_grad():  # in place: a captured CUDA graph replays on these very addresses
-            for old, new in zip((*before.tally, *before.state), (*after.tally, *after.state), strict=True):
-                if new is not old:
-                    old.copy_(new)
+        remember(self.method, before, after, index)
         return loss, weights
 
     def _replay_key(self) -> Hashable:

@@ -24,7 +24,7 @@ from .data import Split
 from .dropout import dropout_layers, set_keys
 from .methods import parameters
 from .models import Conv2d, make_model, stackable
-from .objective import Memory, cross_entropy, objective, start
+from .objective import Memory, begin_epoch, cross_entropy, objective, own_losses, remember, start
 from .recipes import Recipe
 from .records import Detail, EpochRecord, Steps, epoch_record, look_closer, measure
 from .train import Job, augment, autocast, draws, find_device, make_optimizer
@@ -115,7 +115,7 @@ class Stack:
             jobs = list(group)
             methods = [job.spec.make_method() for job in jobs]
             memories = [
-                start(method, Task(job.clean if method.privileged else None))
+                start(method, Task(job.clean if method.privileged else None, len(job.labels), job.data.classes))
                 for method, job in zip(methods, jobs, strict=True)
             ]
             method = merged(methods, self.device)
@@ -139,6 +139,8 @@ class Stack:
         self._keys = self._fill("_keys", torch.stack([run.keys[:, 0] for run in drawn], 1))
         self._moves = self._fill("_moves", torch.stack([run.moves for run in drawn], 1))
         self._now.zero_()
+        for method, runs, warmup, memory in self._parts:
+            begin_epoch(method, memory, self.epoch, self._sweep(runs) if method.sweeps else None, warmup=warmup)
         self.model.train()
         for _ in range(self.steps_per_epoch):
             self._advance()
@@ -189,24 +191,24 @@ class Stack:
         x = self._x[rows + self._offset]
         if self.recipe.augment:
             x = augment(x.flatten(0, 1), moves.flatten(0, 1)).view_as(x)
-        logits = self._output(x, keys)
-        losses = cross_entropy(logits.flatten(0, 1), self._labels.gather(1, rows).flatten()).view(rows.shape)
-        total, weights, cuts = losses.new_zeros(()), [], []
-        for part in self._parts:
-            means, outcome = objective(
-                part.method, part.memory, losses[part.runs], index=rows[part.runs], warmup=part.warmup
-            )
+        logits, labels = self._output(x, keys).float(), self._labels.gather(1, rows)
+        plain = cross_entropy(logits.flatten(0, 1), labels.flatten()).view(rows.shape)
+        total, weights, cuts = plain.new_zeros(()), [], []
+        for method, runs, warmup, memory in self._parts:
+            seen = logits[runs], labels[runs]
+            losses = plain[runs]
+            if type(method).losses is not Selector.losses:
+                losses = own_losses(method, memory, *seen, rows[runs], warmup)
+            means, outcome = objective(method, memory, losses, None, rows[runs], *seen, warmup=warmup)
             total = total + means.sum()  # no run has a say in another's gradient
             weights.append(outcome.weights)
-            cut = part.method.cut(outcome.memory.state)
+            cut = method.cut(outcome.memory.state)
             cuts.append(means.detach() * math.nan if cut is None else cut)
-            for old, new in zip(itertools.chain(*part.memory), itertools.chain(*outcome.memory), strict=True):
-                if new is not old:
-                    old.copy_(new)
+            remember(method, memory, outcome.memory, rows[runs])
         self.optimizer.zero_grad()
         total.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-        self._losses.index_copy_(0, self._now, losses.detach()[None])
+        self._losses.index_copy_(0, self._now, plain.detach()[None])
         self._weights.index_copy_(0, self._now, torch.cat(weights)[None])
         self._cuts.index_copy_(0, self._now, torch.cat(cuts)[None])
         self._now += 1
@@ -225,6 +227,19 @@ class Stack:
         return output
 
     @torch.no_grad()
+    def _sweep(self, runs: slice) -> Tensor:
+        """The losses of some runs on all their training rows, (runs, rows)."""
+        self.model.eval()
+        found = []
+        for rows in torch.split(torch.arange(self._labels.shape[1], device=self.device), TEST_ROWS):
+            x = self._x[rows + self._offset[runs]]
+            parameters = {name: value[runs] for name, value in self._parameters.items()}
+            logits = self._test_output(parameters, x, 0).float()
+            labels = self._labels[runs, rows]
+            found.append(cross_entropy(logits.flatten(0, 1), labels.flatten()).view(labels.shape))
+        return torch.cat(found, 1)
+
+    @torch.no_grad()
     def _evaluate(self) -> Tensor:
         """Accuracy of every run on its test set."""
         self.model.eval()
@@ -234,15 +249,16 @@ class Stack:
             parameters = {name: value[runs] for name, value in self._parameters.items()}
             hits = torch.zeros(len(runs), dtype=torch.int64, device=self.device)
             for x, y in zip(torch.split(x_test, TEST_ROWS), torch.split(y_test, TEST_ROWS), strict=True):
-                hits += (self._test_output(parameters, x).argmax(-1) == y).sum(-1)
+                hits += (self._test_output(parameters, x, None).argmax(-1) == y).sum(-1)
             found[runs] = hits.double() / len(y_test)
         return found
 
-    def _test_output(self, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    def _test_output(self, parameters: Mapping[str, Tensor], x: Tensor, runs: int | None) -> Tensor:
+        """Logits without dropout, (runs, rows, classes); ``runs`` is the axis of x for them, if it has one."""
         with autocast(self.recipe, self.device):
             if not stackable(self.recipe.network):
-                return self.model(x)[None]  # type: ignore[no-any-return]
-            return vmap(self._one, (0, None, None))(parameters, {}, x)
+                return self.model(x if runs is None else x[0])[None]  # type: ignore[no-any-return]
+            return vmap(self._one, (0, None, runs))(parameters, {}, x)
 
     def _set_learning_rate(self) -> None:
         rate, group = self.recipe.learning_rate_at(self.epoch), self.optimizer.param_groups[0]

@@ -93,6 +93,8 @@ class Session:
         self.criterion = Selection(
             method,
             warmup=recipe.warmup_epochs * self.steps_per_epoch if method.wants_warmup else 0,
+            rows=len(self.labels),
+            classes=self.data.classes,
             clean=self._clean if method.privileged else None,
         ).to(self.device)
         self.optimizer = make_optimizer(recipe, self.model.parameters())
@@ -109,6 +111,7 @@ class Session:
         order, keys, moves = (
             part.to(self.device) for part in draws(self.job, len(dropout_layers(self.model)), self.epoch)
         )
+        self.criterion.start_epoch(self.epoch, self._sweep() if self.criterion.method.sweeps else None)
         self.model.train()
         done = [self._step(*drawn, self.spec.reforward and selecting) for drawn in zip(order, keys, moves, strict=True)]
         losses, weights, cuts = (torch.stack(column) for column in zip(*done, strict=True))
@@ -127,23 +130,30 @@ class Session:
         if self.spec.recipe.augment:
             x = augment(x, moves)
         set_keys(self.model, keys[0])
-        losses = self.criterion.loss(self._output(x), y)
-        loss = self.criterion.reduce(losses, index=rows)
-        weights = self.criterion.weights
+        output = self._output(x)
+        loss = self.criterion(output, y, rows)
+        losses, weights = self.criterion.loss(output.detach(), y), self.criterion.weights
         assert weights is not None
         if reforward and bool((kept := weights > 0).any()):
             set_keys(self.model, keys[1])
             loss = self.criterion.loss(self._output(x[kept]), y[kept]).mean()
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimizer.step()
         cut = self.criterion.method.cut(self.criterion.memory.state)
-        return losses.detach(), weights, losses.new_tensor(math.nan) if cut is None else cut.clone()
+        return losses, weights, losses.new_tensor(math.nan) if cut is None else cut.clone()
 
     def _output(self, x: Tensor) -> Tensor:
         with autocast(self.spec.recipe, self.device):
             output: Tensor = self.model(x)
         return output
+
+    @torch.no_grad()
+    def _sweep(self) -> Tensor:
+        """The losses of all training rows on the labels given."""
+        self.model.eval()
+        parts = zip(torch.split(self.data.x, 2_000), torch.split(self.labels, 2_000), strict=True)
+        return torch.cat([self.criterion.loss(self._output(x), y) for x, y in parts])
 
     @torch.no_grad()
     def evaluate(self) -> float:

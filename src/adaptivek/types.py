@@ -1,10 +1,11 @@
-"""The nouns of a selection method: what it sees, what it remembers, what it must provide."""
+"""The nouns of a method: what it sees, what it remembers, what it must provide."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -15,12 +16,16 @@ class Seen(NamedTuple):
     counts: Tensor  #: (..., B) bool: finite and not masked out
     number: Tensor  #: (...,) how many count; never 0 in a state that is kept
     rows: Tensor | None = None  #: (..., B) row numbers in the training set
+    logits: Tensor | None = None  #: (..., B, classes) float32, detached; for methods that need them
+    labels: Tensor | None = None  #: (..., B) as given; likewise
 
 
 class Task(NamedTuple):
     """What a method may know before training starts."""
 
     clean: Tensor | None = None  #: (rows,) bool, which labels are right; filled for privileged methods only
+    rows: int | None = None  #: size of the training set
+    classes: int | None = None
 
 
 class Stateless(NamedTuple):
@@ -32,22 +37,36 @@ StateT = TypeVar("StateT", bound=tuple[Tensor, ...])
 
 
 class Selector(ABC, Generic[StateT]):
-    """Decides how much each sample of a mini-batch weighs.
+    """Decides how much each sample of a mini-batch weighs, and by which loss.
 
     Subclasses are frozen dataclasses: their fields are the method's parameters, checked when it is
-    built. They hold no tensors and no progress; that is the state, which goes in and comes out.
+    built. They hold no tensors and no progress; that is the state, which goes in and comes out. In a
+    stack of runs a real parameter may be a tensor with one number for each run, shaped like the leading
+    axes.
     """
 
     name: ClassVar[str]  #: as users type it
     summary: ClassVar[str]  #: one line for the listing
     paper: ClassVar[str]  #: where it comes from
     wants_warmup: ClassVar[bool] = False  #: meant to start after some plain training
-    needs_rows: ClassVar[bool] = False  #: must be told the row number of each sample
     privileged: ClassVar[bool] = False  #: knows which labels are wrong (an upper bound, never a method to ship)
+
+    # what it needs, so that no comparison hides its cost
+    needs_rows: ClassVar[bool] = False  #: must be told the row number of each sample
+    needs_logits: ClassVar[bool] = False  #: losses alone are not enough
+    needs_epochs: ClassVar[bool] = False  #: must be told when an epoch begins
+    needs_ratio: ClassVar[bool] = False  #: has a parameter that should be set by the noise ratio
+    sweeps: ClassVar[bool] = False  #: wants the losses of all rows when an epoch begins: a forward pass over the set
+    #: fields of the state that have an entry for each row of the training set, axis by axis behind the runs
+    tables: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def init(self, task: Task) -> StateT:
         """State before the first batch that is selected from."""
+
+    def losses(self, state: StateT, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
+        """The loss of each sample, (..., B), to be differentiated; cross-entropy unless the method has its own."""
+        return F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none").view(labels.shape)
 
     @abstractmethod
     def select(self, state: StateT, seen: Seen) -> tuple[Tensor, StateT]:
@@ -55,9 +74,32 @@ class Selector(ABC, Generic[StateT]):
 
         Pure, without reading values back, boolean indexing or branches on data; reduces the last
         axis only. What does not count is weighted 0 by the caller, and the next state is dropped
-        during warm-up and where nothing counts, so no method needs to care for either.
+        during warm-up and where nothing counts, so no method needs to care for either. Of a table,
+        the next state holds the entries of this batch only, (..., B, ...).
         """
+
+    def refresh(self, state: StateT, epoch: int, losses: Tensor | None) -> StateT:
+        """State at the beginning of an epoch, from 0, once warm-up is over.
+
+        ``losses`` (..., rows) are those of all rows on the labels given, for methods that sweep. Unlike in a
+        step, values may be read back and time is no concern.
+        """
+        return state
 
     def cut(self, state: StateT) -> Tensor | None:
         """The loss up to which samples of the last batch were kept, where the method has such a number."""
         return None
+
+
+def rows_of(table: Tensor, rows: Tensor) -> Tensor:
+    """Entries of a table (..., N, *) at ``rows`` (..., B): (..., B, *)."""
+    inner = table.dim() - rows.dim()
+    index = rows.view(*rows.shape, *[1] * inner).expand(*rows.shape, *table.shape[rows.dim() :])
+    return table.gather(rows.dim() - 1, index)
+
+
+def put_rows(table: Tensor, rows: Tensor, entries: Tensor) -> None:
+    """Write entries (..., B, *) into a table (..., N, *) at ``rows`` (..., B), in place."""
+    inner = table.dim() - rows.dim()
+    index = rows.view(*rows.shape, *[1] * inner).expand(entries.shape)
+    table.scatter_(rows.dim() - 1, index, entries)
