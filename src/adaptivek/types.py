@@ -49,6 +49,7 @@ class Selector(ABC, Generic[StateT]):
     summary: ClassVar[str]  #: one line for the listing
     paper: ClassVar[str]  #: where it comes from
     wants_warmup: ClassVar[bool] = False  #: meant to start after some plain training
+    leaves_out: ClassVar[bool] = True  #: whether the share it leaves out means anything
     privileged: ClassVar[bool] = False  #: knows which labels are wrong (an upper bound, never a method to ship)
 
     # what it needs, so that no comparison hides its cost

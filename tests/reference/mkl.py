@@ -1,8 +1,12 @@
-def mkl(batches, keep):
-    chosen = []
-    for batch in batches:
-        k = max(1, round(keep * len(batch)))
-        by_loss = sorted(range(len(batch)), key=lambda i: (batch[i], i))
-        smallest = set(by_loss[:k])
-        chosen.append([i in smallest for i in range(len(batch))])
-    return chosen
+from .rule import Rule
+
+
+class MKL(Rule):
+    def __init__(self, rows, classes, clean=None, keep=0.6):
+        super().__init__(rows, classes)
+        self.keep = keep
+
+    def weights(self, losses, rows):
+        number = max(1, round(self.keep * len(losses)))
+        smallest = sorted(range(len(losses)), key=lambda i: losses[i])[:number]
+        return [float(i in smallest) for i in range(len(losses))]

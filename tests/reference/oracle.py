@@ -1,3 +1,6 @@
-def oracle(batches, clean):
-    """``clean`` holds, for each batch, the truth about its samples."""
-    return [[bool(c) for c in truth] for _, truth in zip(batches, clean, strict=True)]
+from .rule import Rule
+
+
+class Oracle(Rule):
+    def weights(self, losses, rows):
+        return [float(self.clean[row]) for row in rows]

@@ -17,6 +17,7 @@ class Vanilla(Selector[Stateless]):
     name: ClassVar[str] = "vanilla"
     summary: ClassVar[str] = "plain training on every sample: the lower bound"
     paper: ClassVar[str] = "the usual mean loss"
+    leaves_out: ClassVar[bool] = False
 
     def init(self, task: Task) -> Stateless:
         return Stateless()
