@@ -67,6 +67,29 @@ def test_the_same_selections_and_weights_as_the_plain_loop(text, window, tmp_pat
         torch.testing.assert_close(criterion.state_dict()[name], value)
 
 
+def test_mixed_precision_is_the_plain_loops(tmp_path):
+    expected, _, kept = plain_loop("adaptive-k", epochs=1, window=4, half=torch.bfloat16)
+    model, criterion = Net(), make("adaptive-k")
+    recorder = Recorder(criterion)
+    trainer(tmp_path, model, Rows(), criterion, gradient_accumulation_steps=4, bf16=True, num_train_epochs=1).train()
+    assert recorder.kept == kept
+    torch.testing.assert_close(list(model.parameters()), list(expected.parameters()), rtol=0.01, atol=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "tf32"])
+def test_on_a_gpu(text, precision, tmp_path):
+    """Windows and a loss scaler: what is learned is close to the plain loop on the CPU in full precision."""
+    expected, _, _ = plain_loop(text, epochs=1, window=4)
+    model, criterion, data = Net(), make(text), adaptivek.indexed(Rows())
+    options = {"gradient_accumulation_steps": 4, "num_train_epochs": 1, "use_cpu": False, precision: True}
+    trainer(tmp_path, model, data, criterion, **options).train()
+    assert criterion.step == ROWS // SIZE
+    for a, b in zip(model.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(a.cpu(), b, rtol=0.05, atol=0.05)
+
+
 def test_what_is_logged_is_the_windows_loss_and_norm_and_what_the_criterion_did(tmp_path):
     model, criterion = Net(), make("mkl", warmup=0)
     options = {"gradient_accumulation_steps": 3, "max_steps": 1, "logging_steps": 1, "max_grad_norm": 0.01}

@@ -59,6 +59,28 @@ def test_the_same_selections_and_weights_as_the_plain_loop(text, window):
     torch.testing.assert_close(list(module.net.parameters()), list(model.parameters()))
 
 
+def test_mixed_precision_is_the_plain_loops():
+    model, _, kept = plain_loop("adaptive-k", epochs=1, window=4, half=torch.bfloat16)
+    module = Module(make("adaptive-k"))
+    recorder = Recorder(module.criterion)
+    trainer(1, accumulate_grad_batches=4, precision="bf16-mixed").fit(module, loader())
+    assert recorder.kept == kept
+    torch.testing.assert_close(list(module.net.parameters()), list(model.parameters()), rtol=0.01, atol=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("precision", ["16-mixed", "bf16-mixed", "32-true"])
+def test_on_a_gpu(text, precision):
+    """Windows and a loss scaler: what is learned is close to the plain loop on the CPU in full precision."""
+    model, _, _ = plain_loop(text, epochs=1, window=4)
+    module = Module(make(text))
+    trainer(1, accelerator="gpu", devices=1, accumulate_grad_batches=4, precision=precision).fit(module, loader())
+    assert module.criterion.step == ROWS // SIZE
+    for found, expected in zip(module.net.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(found.cpu(), expected, rtol=0.05, atol=0.05)
+
+
 def test_gradients_are_clipped_as_they_should_be():
     """Clipping comes after the window is normalised: with its own mean loss the norm would be another."""
     seen = []
