@@ -88,3 +88,13 @@ def plain_loop(
             (total / number.clamp(min=1)).backward()
             step.step()
     return model, criterion, kept
+
+
+def distance(found: nn.Module, expected: nn.Module) -> float:
+    """Between what two networks have learned since they were made, relative to the second."""
+    start, a, b = (
+        torch.cat([p.detach().cpu().flatten() for p in model.parameters()]) for model in (Net(), found, expected)
+    )
+    assert torch.isfinite(a).all()
+    assert not torch.equal(a, start)
+    return ((a - b).norm() / (b - start).norm()).item()
