@@ -31,7 +31,6 @@ def peers(distributed: bool | ProcessGroup) -> ProcessGroup | None:
     return group if dist.get_world_size(group) > 1 else None
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # sizes are read back, which no graph can hold
 def gather(group: ProcessGroup, losses: Tensor, mask: Tensor | None, index: Tensor | None) -> Together:
     """The batch of all ranks. Their parts may differ in size, or be empty; all of them must call this."""
     here = torch.tensor([len(losses), index is not None], device=losses.device)
