@@ -10,8 +10,10 @@ import torch
 import torch.nn.functional as F
 
 import adaptivek
+from adaptivek.data import Split, load
 from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.train import Session
+from adaptivek.stacked import Stack
+from adaptivek.train import Session, prepare
 
 from .reference import REFERENCES
 
@@ -273,3 +275,37 @@ def test_a_session_on_the_gpu_resumes_to_the_last_bit():
         torch.backends.cudnn.deterministic = False
     for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_a_stack_on_a_gpu_is_the_runs_alone_on_a_cpu(cuda_graph):
+    """Every method, with and without the recorded graph; dropout and order do not depend on the device."""
+    recipe = Recipe(network="digits-cnn", epochs=3, warmup_epochs=1, decay_every=2)
+    data = load("digits")
+    data = Split(data.x[:200], data.y[:200], data.x_test[:100], data.y_test[:100], 10)
+    jobs = [
+        prepare(RunSpec("digits", method, noise_rate=rate, recipe=recipe), data)
+        for method in adaptivek.methods.METHODS
+        for rate in (0.2, 0.4)
+    ]
+    for job, records in zip(jobs, zip(*Stack(jobs, "cuda", cuda_graph), strict=True), strict=True):
+        for ours, theirs in zip(records, Session(job.spec, data, "cpu"), strict=True):
+            assert ours.train_loss == pytest.approx(theirs.train_loss, rel=0.01)
+            assert ours.kept_share == pytest.approx(theirs.kept_share, abs=0.02)
+            assert ours.test_accuracy == pytest.approx(theirs.test_accuracy, abs=0.03)
+
+
+def test_a_large_network_alone_in_bfloat16():
+    """Compiled, channels last, its step a graph: it learns what plain training learns, run after run."""
+    draw = torch.Generator().manual_seed(0)
+    y = torch.arange(512) % 4
+    x = torch.randn(512, 3, 32, 32, generator=draw) + y[:, None, None, None]
+    data = Split(x, y, x[:128], y[:128], 4)
+    recipe = Recipe(
+        network="resnet9", epochs=4, warmup_epochs=1, batch_size=64, learning_rate=0.02, momentum=0.9,
+        augment=True, precision="bfloat16",
+    )  # fmt: skip
+    for method in ("vanilla", "mkl:keep=0.9"):  # the second through the network compiled for the first
+        records = [epoch[0] for epoch in Stack([prepare(RunSpec("cifar10", method, recipe=recipe), data)], "cuda")]
+        assert records[-1].test_accuracy > 0.8
+        assert records[-1].train_loss < records[0].train_loss / 2
