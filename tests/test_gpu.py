@@ -295,6 +295,7 @@ def test_a_stack_on_a_gpu_is_the_runs_alone_on_a_cpu(cuda_graph):
             assert ours.test_accuracy == pytest.approx(theirs.test_accuracy, abs=0.03)
 
 
+@pytest.mark.filterwarnings("default")  # the compiler touches what warns of itself
 def test_a_large_network_alone_in_bfloat16():
     """Compiled, channels last, its step a graph: it learns what plain training learns, run after run."""
     draw = torch.Generator().manual_seed(0)
