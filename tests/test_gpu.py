@@ -10,8 +10,10 @@ import torch
 import torch.nn.functional as F
 
 import adaptivek
+from adaptivek.data import Split, load
 from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.train import Session
+from adaptivek.stacked import Stack
+from adaptivek.train import Session, prepare
 
 from .reference import REFERENCES
 
@@ -188,21 +190,27 @@ def test_second_derivatives_are_right_or_refused():
     torch.testing.assert_close(found, expected)
 
 
-def test_half_precision_with_a_scaler():
+@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_with_a_scaler(text, dtype):
     """fp16 with loss scaling: selection sees unscaled losses, an overflow is left out, training goes on."""
     torch.manual_seed(0)
     model = torch.nn.Linear(6, 5).cuda()
-    criterion = make("adaptive-k")
+    criterion, reference = make(text), make(text)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    scaler = torch.amp.GradScaler("cuda")
+    scaler = torch.amp.GradScaler("cuda", enabled=dtype == torch.float16)
     for number, b in enumerate(batches(20)):
         x, y, index = (t.cuda() for t in b)
         if number == 10:
             x[0] = 1e5  # overflows in fp16
         optimizer.zero_grad()
-        with torch.autocast("cuda", torch.float16):
-            loss = criterion(model(x), y, index)
-        assert loss.dtype == torch.float32
+        with torch.autocast("cuda", dtype):
+            logits = model(x)
+            loss = criterion(logits, y, index)
+        assert (logits.dtype, loss.dtype) == (dtype, torch.float32)
+        losses = reference.loss(logits.detach().float(), y)
+        torch.testing.assert_close(loss, reference.reduce(losses, index=index))
+        assert torch.equal(criterion.kept, reference.kept)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
@@ -211,6 +219,46 @@ def test_half_precision_with_a_scaler():
     if criterion.nonfinite:
         with pytest.warns(UserWarning, match="NaN or infinite"):
             assert 0 <= criterion.noise_ratio <= 1
+
+
+@pytest.mark.parametrize("text", REFERENCES)
+def test_accumulation_replayed_equals_eager(text):
+    """Both ways; the one that judges micro-batches runs as a graph after two of them."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(6, 5).cuda()
+    twin = copy.deepcopy(model)
+    clean = {"clean": torch.arange(ROWS) % 3 > 0} if text == "oracle" else {}
+    criterion, eager = make(text), adaptivek.Selection(text, warmup=2, cuda_graph=False, **clean).cuda()
+    pairs = [(adaptivek.Accumulation(c, m.parameters()), c, m) for c, m in ((criterion, model), (eager, twin))]
+    for number, b in enumerate(batches(12)):
+        x, y, index = (t.cuda() for t in b)
+        for accumulate, judge, net in pairs:
+            if number % 4 == 0:
+                net.zero_grad()
+                accumulate.start()
+            accumulate(judge(net(x), y, index)).backward()
+        torch.testing.assert_close(model.weight.grad, twin.weight.grad)
+    assert criterion._replay._graphs
+    assert not eager._replay._graphs
+    whole, parts = make(text), make(text)
+    for b in batches(6):
+        x, y, index = (t.cuda() for t in b)
+        model.zero_grad()
+        twin.zero_grad()
+        whole(model(x), y, index).backward()
+        window = list(zip(x.split(10), y.split(10), strict=True))
+        losses = adaptivek.rerun(lambda w: parts.loss(twin(w[0]), w[1]), window)
+        parts.reduce(losses, index=index).backward()
+        assert torch.equal(whole.kept, parts.kept)
+        torch.testing.assert_close(model.weight.grad, twin.weight.grad)
+
+
+def test_labels_out_of_range_are_named_before_they_reach_a_kernel():
+    """There they would end the process's use of the GPU."""
+    x, y, _ = (t.cuda() for t in next(batches(1)))
+    with pytest.raises(ValueError, match="labels must be from 0 to 4, or -100 for what does not count; got"):
+        adaptivek.Selection("vanilla")(x[:, :5], y + 5)
+    assert torch.isfinite(adaptivek.Selection("vanilla")(x[:, :5], y))
 
 
 def test_a_session_on_the_gpu_resumes_to_the_last_bit():
@@ -227,3 +275,38 @@ def test_a_session_on_the_gpu_resumes_to_the_last_bit():
         torch.backends.cudnn.deterministic = False
     for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_a_stack_on_a_gpu_is_the_runs_alone_on_a_cpu(cuda_graph):
+    """Every method, with and without the recorded graph; dropout and order do not depend on the device."""
+    recipe = Recipe(network="digits-cnn", epochs=3, warmup_epochs=1, decay_every=2)
+    data = load("digits")
+    data = Split(data.x[:200], data.y[:200], data.x_test[:100], data.y_test[:100], 10)
+    jobs = [
+        prepare(RunSpec("digits", method, noise_rate=rate, recipe=recipe), data)
+        for method in adaptivek.methods.METHODS
+        for rate in (0.2, 0.4)
+    ]
+    for job, records in zip(jobs, zip(*Stack(jobs, "cuda", cuda_graph), strict=True), strict=True):
+        for ours, theirs in zip(records, Session(job.spec, data, "cpu"), strict=True):
+            assert ours.train_loss == pytest.approx(theirs.train_loss, rel=0.01)
+            assert ours.kept_share == pytest.approx(theirs.kept_share, abs=0.02)
+            assert ours.test_accuracy == pytest.approx(theirs.test_accuracy, abs=0.03)
+
+
+@pytest.mark.filterwarnings("default")  # the compiler touches what warns of itself
+def test_a_large_network_alone_in_bfloat16():
+    """Compiled, channels last, its step a graph: it learns what plain training learns, run after run."""
+    draw = torch.Generator().manual_seed(0)
+    y = torch.arange(512) % 4
+    x = torch.randn(512, 3, 32, 32, generator=draw) + y[:, None, None, None]
+    data = Split(x, y, x[:128], y[:128], 4)
+    recipe = Recipe(
+        network="resnet9", epochs=4, warmup_epochs=1, batch_size=64, learning_rate=0.02, momentum=0.9,
+        augment=True, precision="bfloat16",
+    )  # fmt: skip
+    for method in ("vanilla", "mkl:keep=0.9"):  # the second through the network compiled for the first
+        records = [epoch[0] for epoch in Stack([prepare(RunSpec("cifar10", method, recipe=recipe), data)], "cuda")]
+        assert records[-1].test_accuracy > 0.8
+        assert records[-1].train_loss < records[0].train_loss / 2

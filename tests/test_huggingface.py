@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -21,7 +23,7 @@ import adaptivek
 from adaptivek.integrations.huggingface import attach
 
 from .reference import REFERENCES
-from .tiny import CLASSES, ROWS, SIZE, Net, Recorder, Rows, make, optimizer, plain_loop
+from .tiny import CLASSES, ROWS, SIZE, Net, Recorder, Rows, distance, make, optimizer, plain_loop
 
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 
@@ -67,6 +69,29 @@ def test_the_same_selections_and_weights_as_the_plain_loop(text, window, tmp_pat
         torch.testing.assert_close(criterion.state_dict()[name], value)
 
 
+def test_mixed_precision_is_the_plain_loops(tmp_path):
+    expected, _, kept = plain_loop("adaptive-k", epochs=1, window=4, half=torch.bfloat16)
+    model, criterion = Net(), make("adaptive-k")
+    recorder = Recorder(criterion)
+    trainer(tmp_path, model, Rows(), criterion, gradient_accumulation_steps=4, bf16=True, num_train_epochs=1).train()
+    assert recorder.kept == kept
+    torch.testing.assert_close(list(model.parameters()), list(expected.parameters()), rtol=0.01, atol=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step:UserWarning")  # after a skipped first step
+@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize(("precision", "allowed"), [({}, 0.02), ({"bf16": True}, 0.2), ({"fp16": True}, math.inf)])
+def test_on_a_gpu(text, precision, allowed, tmp_path):
+    """Windows and a loss scaler, which skips steps until it has found its scale: nothing to compare with then."""
+    expected, _, _ = plain_loop(text, epochs=4, window=4)
+    model, criterion, data = Net(), make(text), adaptivek.indexed(Rows())
+    options = {"gradient_accumulation_steps": 4, "num_train_epochs": 4, "use_cpu": False, **precision}
+    trainer(tmp_path, model, data, criterion, **options).train()
+    assert criterion.step == 4 * ROWS // SIZE
+    assert distance(model, expected) < allowed
+
+
 def test_what_is_logged_is_the_windows_loss_and_norm_and_what_the_criterion_did(tmp_path):
     model, criterion = Net(), make("mkl", warmup=0)
     options = {"gradient_accumulation_steps": 3, "max_steps": 1, "logging_steps": 1, "max_grad_norm": 0.01}
@@ -89,7 +114,7 @@ def test_what_is_logged_is_the_windows_loss_and_norm_and_what_the_criterion_did(
     assert "threshold" not in logged  # mkl has none
 
 
-@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("text", ["oracle", "mkl", "adaptive-k", "adaptive-k:threshold=mean"])  # one of each kind
 def test_a_checkpoint_in_mid_epoch_brings_the_criterion_back(text, tmp_path):
     class Dropping(Net):
         def __init__(self) -> None:

@@ -16,7 +16,7 @@ import adaptivek
 from adaptivek.integrations.lightning import SelectionCallback
 
 from .reference import REFERENCES
-from .tiny import ROWS, SIZE, Net, Recorder, Rows, make, optimizer, plain_loop
+from .tiny import ROWS, SIZE, Net, Recorder, Rows, distance, make, optimizer, plain_loop
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning:lightning"),  # its advice on workers, loggers and the like
@@ -57,6 +57,27 @@ def test_the_same_selections_and_weights_as_the_plain_loop(text, window):
     assert recorder.kept == kept
     assert recorder.partial or text == "vanilla"
     torch.testing.assert_close(list(module.net.parameters()), list(model.parameters()))
+
+
+def test_mixed_precision_is_the_plain_loops():
+    model, _, kept = plain_loop("adaptive-k", epochs=1, window=4, half=torch.bfloat16)
+    module = Module(make("adaptive-k"))
+    recorder = Recorder(module.criterion)
+    trainer(1, accumulate_grad_batches=4, precision="bf16-mixed").fit(module, loader())
+    assert recorder.kept == kept
+    torch.testing.assert_close(list(module.net.parameters()), list(model.parameters()), rtol=0.01, atol=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize(("precision", "allowed"), [("32-true", 0.02), ("bf16-mixed", 0.2), ("16-mixed", math.inf)])
+def test_on_a_gpu(text, precision, allowed):
+    """Windows and a loss scaler, which skips steps until it has found its scale: nothing to compare with then."""
+    expected, _, _ = plain_loop(text, epochs=4, window=4)
+    module = Module(make(text))
+    trainer(4, accelerator="gpu", devices=1, accumulate_grad_batches=4, precision=precision).fit(module, loader())
+    assert module.criterion.step == 4 * ROWS // SIZE
+    assert distance(module.net, expected) < allowed
 
 
 def test_gradients_are_clipped_as_they_should_be():

@@ -34,7 +34,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules} - before - set(sys
 
 def test_the_library_works_with_no_extra_installed():
     done = python(
-        without("rich", "tyro", "sklearn", "safetensors", "scipy", "matplotlib")
+        without("rich", "tyro", "sklearn", "safetensors", "scipy", "matplotlib", "lightning", "transformers", "pandas")
         + "import torch, adaptivek, adaptivek.train, adaptivek.noise, adaptivek.models\n"
         + "print(adaptivek.Selection('mkl').reduce(torch.tensor([1.0, 2.0])).item())"
     )
@@ -61,6 +61,25 @@ def test_a_missing_extra_is_named(missing, code, extra, tmp_path, monkeypatch):
     assert done.returncode != 0
     assert f"pip install '{extra}'" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_missing_frameworks_are_named():
+    """In one process: each would take as long to start as all of them."""
+    extras = {"lightning": "lightning", "huggingface": "hf", "sklearn": "sklearn"}
+    done = python(
+        without("lightning", "transformers", "sklearn")
+        + f"""
+import importlib
+for name in {list(extras)}:
+    try:
+        importlib.import_module("adaptivek.integrations." + name)
+    except ImportError as error:
+        print(error)
+"""
+    )
+    for line, (name, extra) in zip(done.stdout.splitlines(), extras.items(), strict=True):
+        assert line.startswith(f"adaptivek.integrations.{name} needs")
+        assert line.endswith(f"pip install 'adaptivek[{extra}]'")
 
 
 def test_builds_a_typed_wheel(tmp_path):

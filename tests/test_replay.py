@@ -149,3 +149,18 @@ def test_copies_and_pickles_leave_the_graphs_behind(criterion_that_replays):
 
 def test_nothing_is_replayed_on_the_host():
     assert not replay.replayable(torch.zeros(2, requires_grad=True))
+
+
+def test_nothing_is_replayed_with_other_ranks(criterion_that_replays, monkeypatch):
+    """Collectives wait for each other: they are no part of a graph."""
+    monkeypatch.setattr(adaptivek.selection, "peers", lambda distributed: "group")
+    monkeypatch.setattr(
+        adaptivek.selection, "gather", lambda group, losses, mask, index: (losses, mask, index, slice(0, 24))
+    )
+    monkeypatch.setattr(adaptivek.selection, "for_averaging", lambda loss, group: loss)
+    criterion = criterion_that_replays("adaptive-k")
+    x, y, _ = batch(0)
+    for _ in range(5):
+        criterion(x.requires_grad_(), y)
+    assert criterion.step == 5
+    assert not criterion._replay._graphs

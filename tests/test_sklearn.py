@@ -18,7 +18,7 @@ import adaptivek
 from adaptivek.integrations.sklearn import AdaptiveKClassifier
 from adaptivek.methods import METHODS
 
-QUICK = {"hidden": (16,), "epochs": 20, "warmup_epochs": 8, "random_state": 0}
+QUICK = {"hidden": (32,), "epochs": 10, "warmup_epochs": 5, "random_state": 0}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")  # of checks for other array libraries

@@ -311,7 +311,13 @@ def test_notebook_network_is_the_published_one():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_networks_give_logits_and_gradients(name):
-    size, channels = {"notebook-cnn": (28, 1), "digits-cnn": (8, 1), "resnet9": (32, 3), "resnet18": (32, 3)}[name]
-    model = make_model(name, channels, 7)
-    F.cross_entropy(model(torch.randn(4, channels, size, size)), torch.arange(4)).backward()
+    inputs, x = {
+        "notebook-cnn": (1, torch.randn(4, 1, 28, 28)),
+        "digits-cnn": (1, torch.randn(4, 1, 8, 8)),
+        "resnet9": (3, torch.randn(4, 3, 32, 32)),
+        "resnet18": (3, torch.randn(4, 3, 32, 32)),
+        "text-bag": (50, torch.randint(1, 50, (4, 9))),
+    }[name]
+    model = make_model(name, inputs, 7)
+    F.cross_entropy(model(x), torch.arange(4)).backward()
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())

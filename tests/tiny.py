@@ -67,7 +67,9 @@ class Recorder:
         return sum(0 < sum(kept) < len(kept) for kept in self.kept)
 
 
-def plain_loop(text: str, epochs: int, window: int = 1) -> tuple[Net, adaptivek.Selection, list[list[bool]]]:
+def plain_loop(
+    text: str, epochs: int, window: int = 1, half: torch.dtype | None = None
+) -> tuple[Net, adaptivek.Selection, list[list[bool]]]:
     """Rows in order; steps of ``window`` batches, normalised by what was kept, sums first and divided once."""
     data, model, criterion = Rows(), Net(), make(text)
     step, kept = optimizer(model), []
@@ -77,7 +79,8 @@ def plain_loop(text: str, epochs: int, window: int = 1) -> tuple[Net, adaptivek.
             total, number = torch.zeros(()), torch.zeros(())
             for start in starts[at : at + window]:
                 rows = torch.arange(start, start + SIZE)
-                losses = criterion.loss(model(data.x[rows])["logits"], data.y[rows])
+                with torch.autocast("cpu", half, enabled=half is not None):
+                    losses = criterion.loss(model(data.x[rows])["logits"], data.y[rows])
                 criterion.reduce(losses, index=rows)
                 kept.append(criterion.kept.tolist())
                 total, number = total + losses[criterion.kept].sum(), number + criterion.kept.sum()
@@ -85,3 +88,13 @@ def plain_loop(text: str, epochs: int, window: int = 1) -> tuple[Net, adaptivek.
             (total / number.clamp(min=1)).backward()
             step.step()
     return model, criterion, kept
+
+
+def distance(found: nn.Module, expected: nn.Module) -> float:
+    """Between what two networks have learned since they were made, relative to the second."""
+    start, a, b = (
+        torch.cat([p.detach().cpu().flatten() for p in model.parameters()]) for model in (Net(), found, expected)
+    )
+    assert torch.isfinite(a).all()
+    assert not torch.equal(a, start)
+    return ((a - b).norm() / (b - start).norm()).item()

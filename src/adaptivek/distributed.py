@@ -33,7 +33,6 @@ def peers(distributed: bool | ProcessGroup) -> ProcessGroup | None:
     return group if dist.get_world_size(group) > 1 else None
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # sizes are read back, which no graph can hold
 def gather(
     group: ProcessGroup,
     losses: Tensor,

@@ -134,11 +134,38 @@ def resnet18(channels: int, classes: int) -> nn.Module:
     )
 
 
+class _Bag(nn.Module):
+    """A text as the weighted sum of its words' vectors; how much a word weighs is learned too."""
+
+    def __init__(self, vocabulary: int, classes: int, size: int = 32) -> None:
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, size)
+        self.importance = nn.Embedding(vocabulary, 1)
+        self.out = nn.Linear(size, classes)
+        with torch.no_grad():
+            self.words.weight.mul_(0.01)
+            # words are numbered from the most frequent on: the rare ones weigh more from the start, as in TF-IDF
+            self.importance.weight.copy_((torch.arange(vocabulary) + 3.0).log().log()[:, None])
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.importance(x).squeeze(-1).exp() * (x > 0)  # 0 is padding
+        # of length 1 whatever the text's; a row that is all padding gives zeros
+        weight = weight * (weight.square().sum(-1, keepdim=True) + 1e-12).rsqrt()
+        out: Tensor = self.out(torch.einsum("bl,bld->bd", weight, self.words(x)))
+        return out
+
+
+def text_bag(vocabulary: int, classes: int) -> nn.Module:
+    """For texts as token numbers: a learned TF-IDF, 32 numbers a word, and one linear layer."""
+    return _Bag(vocabulary, classes)
+
+
 MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     "notebook-cnn": notebook_cnn,
     "digits-cnn": digits_cnn,
     "resnet9": resnet9,
     "resnet18": resnet18,
+    "text-bag": text_bag,
 }
 
 

@@ -103,7 +103,7 @@ class Stack:
                     module.as_product = self._gpu
             self._parameters = {name: nn.Parameter(value.detach().to(self.device)) for name, value in stacked.items()}
         else:
-            self.model = _reusable(recipe, data, self.device)
+            self.model = _compiled(recipe.network, data.inputs, data.classes, self.device)
             self.model.load_state_dict(fresh[0].state_dict())
             self._parameters = dict(self.model.named_parameters())
         self._layers = list(dropout_layers(self.model))
@@ -314,7 +314,3 @@ def _compiled(network: str, inputs: int, classes: int, device: torch.device) -> 
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         model.compile()
     return model
-
-
-def _reusable(recipe: Recipe, data: Split, device: torch.device) -> nn.Module:
-    return _compiled(recipe.network, data.inputs, data.classes, device)

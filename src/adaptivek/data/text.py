@@ -12,7 +12,7 @@ from torch import Tensor
 
 WORD = re.compile(r"\w+(?:'\w+)*|[!?]")
 WORDS = 20_000  #: at most so many words have a number of their own: the most frequent of the training texts
-LENGTH = 256  #: longer texts are cut
+LENGTH = 400  #: longer texts are cut
 PADDING, UNKNOWN, FIRST = 0, 1, 2
 
 Numbers = npt.NDArray[np.int32]
