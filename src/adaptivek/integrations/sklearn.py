@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..checks import check_number
 from ..methods import build
+from ..objective import cross_entropy
 from ..selection import Selection
 from ..types import Selector
 
@@ -117,12 +118,16 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         warmup = self.warmup_epochs if method.wants_warmup else 0
         make = self.module or self._layers
         model = self.module_ = make(features, classes).to(self.device)
-        criterion = Selection(method, warmup=warmup * steps, window=steps, distributed=False)
+        criterion = Selection(
+            method, warmup=warmup * steps, window=steps, rows=rows, classes=classes, distributed=False
+        ).to(x.device)
         optimizer = torch.optim.SGD(model.parameters(), lr=self.learning_rate)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, max(self.warmup_epochs, 1), gamma=0.2)
         quality, judged = torch.zeros(rows, device=x.device), 0
-        model.train()
         for epoch in range(self.epochs):
+            if method.needs_epochs or method.sweeps:
+                criterion.start_epoch(epoch, _sweep(model, x, y) if method.sweeps else None)
+            model.train()
             judged += epoch >= warmup
             for index in torch.split(torch.randperm(rows).to(x.device), self.batch_size):
                 output, label = model(x[index]), y[index]
@@ -156,3 +161,11 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         if not isinstance(method, Selector) or method.privileged:
             raise ValueError(f"{owner}: method must be a method that needs no truth, or its name, got {self.method!r}")
         return method
+
+
+@torch.no_grad()
+def _sweep(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """The losses of all rows."""
+    model.eval()
+    parts = zip(torch.split(x, 4096), torch.split(y, 4096), strict=True)
+    return torch.cat([cross_entropy(model(rows), labels) for rows, labels in parts])
