@@ -5,6 +5,7 @@ from .accumulation import rerun as rerun
 from .methods import GCE as GCE
 from .methods import METHODS as METHODS
 from .methods import MKL as MKL
+from .methods import SCE as SCE
 from .methods import AdaptiveK as AdaptiveK
 from .methods import Oracle as Oracle
 from .methods import Vanilla as Vanilla

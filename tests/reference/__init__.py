@@ -12,6 +12,7 @@ from .adaptive_k import AdaptiveK
 from .gce import GCE
 from .mkl import MKL
 from .oracle import Oracle
+from .sce import SCE
 from .vanilla import Vanilla
 
 #: method text -> reference, and its options
@@ -26,4 +27,5 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "adaptive-k:threshold=mean": (AdaptiveK, {"threshold": "mean"}),
     "gce": (GCE, {}),
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
+    "sce": (SCE, {}),
 }

@@ -10,6 +10,7 @@ from .adaptive_k import AdaptiveK as AdaptiveK
 from .gce import GCE as GCE
 from .mkl import MKL as MKL
 from .oracle import Oracle as Oracle
+from .sce import SCE as SCE
 from .vanilla import Vanilla as Vanilla
 from .vanilla_mkl import VanillaMKL as VanillaMKL
 
@@ -20,6 +21,7 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "vanilla+mkl": VanillaMKL,
     "adaptive-k": AdaptiveK,
     "gce": GCE,
+    "sce": SCE,
 }
 
 
