@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from .adaptive_k import AdaptiveK
 from .gce import GCE
+from .label_smoothing import LabelSmoothing
 from .mkl import MKL
 from .oracle import Oracle
 from .sce import SCE
@@ -27,5 +28,6 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "adaptive-k:threshold=mean": (AdaptiveK, {"threshold": "mean"}),
     "gce": (GCE, {}),
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
+    "label-smoothing": (LabelSmoothing, {}),
     "sce": (SCE, {}),
 }

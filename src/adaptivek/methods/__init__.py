@@ -8,6 +8,7 @@ from typing import Any
 from ..types import Selector
 from .adaptive_k import AdaptiveK as AdaptiveK
 from .gce import GCE as GCE
+from .label_smoothing import LabelSmoothing as LabelSmoothing
 from .mkl import MKL as MKL
 from .oracle import Oracle as Oracle
 from .sce import SCE as SCE
@@ -21,6 +22,7 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "vanilla+mkl": VanillaMKL,
     "adaptive-k": AdaptiveK,
     "gce": GCE,
+    "label-smoothing": LabelSmoothing,
     "sce": SCE,
 }
 
