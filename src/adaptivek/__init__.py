@@ -7,6 +7,7 @@ from .methods import METHODS as METHODS
 from .methods import MKL as MKL
 from .methods import SCE as SCE
 from .methods import AdaptiveK as AdaptiveK
+from .methods import Bootstrapping as Bootstrapping
 from .methods import LabelSmoothing as LabelSmoothing
 from .methods import Oracle as Oracle
 from .methods import Vanilla as Vanilla
