@@ -2,6 +2,7 @@
 
 from .accumulation import Accumulation as Accumulation
 from .accumulation import rerun as rerun
+from .methods import BARE as BARE
 from .methods import GCE as GCE
 from .methods import METHODS as METHODS
 from .methods import MKL as MKL

@@ -9,6 +9,7 @@ sample, in which all that is not differentiated is held fixed, and the weight of
 from __future__ import annotations
 
 from .adaptive_k import AdaptiveK
+from .bare import BARE
 from .bootstrapping import Bootstrapping
 from .gce import GCE
 from .label_smoothing import LabelSmoothing
@@ -27,6 +28,7 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "adaptive-k": (AdaptiveK, {}),
     "adaptive-k:beta1=0.5,beta2=0.9": (AdaptiveK, {"beta1": 0.5, "beta2": 0.9}),
     "adaptive-k:threshold=mean": (AdaptiveK, {"threshold": "mean"}),
+    "bare": (BARE, {}),
     "bootstrapping": (Bootstrapping, {}),
     "bootstrapping:kind=soft,beta=0.95": (Bootstrapping, {"kind": "soft", "beta": 0.95}),
     "gce": (GCE, {}),

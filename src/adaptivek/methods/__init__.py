@@ -7,6 +7,7 @@ from typing import Any
 
 from ..types import Selector
 from .adaptive_k import AdaptiveK as AdaptiveK
+from .bare import BARE as BARE
 from .bootstrapping import Bootstrapping as Bootstrapping
 from .gce import GCE as GCE
 from .label_smoothing import LabelSmoothing as LabelSmoothing
@@ -22,6 +23,7 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "mkl": MKL,
     "vanilla+mkl": VanillaMKL,
     "adaptive-k": AdaptiveK,
+    "bare": BARE,
     "bootstrapping": Bootstrapping,
     "gce": GCE,
     "label-smoothing": LabelSmoothing,
