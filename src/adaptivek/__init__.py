@@ -3,6 +3,7 @@
 from .accumulation import Accumulation as Accumulation
 from .accumulation import rerun as rerun
 from .methods import BARE as BARE
+from .methods import ELR as ELR
 from .methods import GCE as GCE
 from .methods import METHODS as METHODS
 from .methods import MKL as MKL

@@ -11,6 +11,7 @@ from __future__ import annotations
 from .adaptive_k import AdaptiveK
 from .bare import BARE
 from .bootstrapping import Bootstrapping
+from .elr import ELR
 from .gce import GCE
 from .label_smoothing import LabelSmoothing
 from .mkl import MKL
@@ -31,6 +32,7 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "bare": (BARE, {}),
     "bootstrapping": (Bootstrapping, {}),
     "bootstrapping:kind=soft,beta=0.95": (Bootstrapping, {"kind": "soft", "beta": 0.95}),
+    "elr": (ELR, {}),
     "gce": (GCE, {}),
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
     "label-smoothing": (LabelSmoothing, {}),

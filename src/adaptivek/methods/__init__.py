@@ -9,6 +9,7 @@ from ..types import Selector
 from .adaptive_k import AdaptiveK as AdaptiveK
 from .bare import BARE as BARE
 from .bootstrapping import Bootstrapping as Bootstrapping
+from .elr import ELR as ELR
 from .gce import GCE as GCE
 from .label_smoothing import LabelSmoothing as LabelSmoothing
 from .mkl import MKL as MKL
@@ -25,6 +26,7 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "adaptive-k": AdaptiveK,
     "bare": BARE,
     "bootstrapping": Bootstrapping,
+    "elr": ELR,
     "gce": GCE,
     "label-smoothing": LabelSmoothing,
     "sce": SCE,
