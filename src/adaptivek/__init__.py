@@ -8,6 +8,7 @@ from .methods import GCE as GCE
 from .methods import METHODS as METHODS
 from .methods import MKL as MKL
 from .methods import SCE as SCE
+from .methods import SELC as SELC
 from .methods import AdaptiveK as AdaptiveK
 from .methods import Bootstrapping as Bootstrapping
 from .methods import LabelSmoothing as LabelSmoothing

@@ -17,6 +17,7 @@ from .label_smoothing import LabelSmoothing
 from .mkl import MKL
 from .oracle import Oracle
 from .sce import SCE
+from .selc import SELC
 from .vanilla import Vanilla
 
 #: method text -> reference, and its options
@@ -37,4 +38,5 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
     "label-smoothing": (LabelSmoothing, {}),
     "sce": (SCE, {}),
+    "selc": (SELC, {}),
 }

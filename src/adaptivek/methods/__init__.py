@@ -15,6 +15,7 @@ from .label_smoothing import LabelSmoothing as LabelSmoothing
 from .mkl import MKL as MKL
 from .oracle import Oracle as Oracle
 from .sce import SCE as SCE
+from .selc import SELC as SELC
 from .vanilla import Vanilla as Vanilla
 from .vanilla_mkl import VanillaMKL as VanillaMKL
 
@@ -30,6 +31,7 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "gce": GCE,
     "label-smoothing": LabelSmoothing,
     "sce": SCE,
+    "selc": SELC,
 }
 
 
