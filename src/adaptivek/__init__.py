@@ -11,6 +11,7 @@ from .methods import SCE as SCE
 from .methods import SELC as SELC
 from .methods import AdaptiveK as AdaptiveK
 from .methods import Bootstrapping as Bootstrapping
+from .methods import LabelNoisedTrim as LabelNoisedTrim
 from .methods import LabelSmoothing as LabelSmoothing
 from .methods import Oracle as Oracle
 from .methods import Vanilla as Vanilla

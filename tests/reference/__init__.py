@@ -13,6 +13,7 @@ from .bare import BARE
 from .bootstrapping import Bootstrapping
 from .elr import ELR
 from .gce import GCE
+from .label_noised_trim import LabelNoisedTrim
 from .label_smoothing import LabelSmoothing
 from .mkl import MKL
 from .oracle import Oracle
@@ -36,6 +37,11 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "elr": (ELR, {}),
     "gce": (GCE, {}),
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
+    "label-noised-trim": (LabelNoisedTrim, {}),
+    "label-noised-trim:flip=0.5,largest=0.3,smallest=0.0": (
+        LabelNoisedTrim,
+        {"flip": 0.5, "largest": 0.3, "smallest": 0.0},
+    ),
     "label-smoothing": (LabelSmoothing, {}),
     "sce": (SCE, {}),
     "selc": (SELC, {}),

@@ -11,6 +11,7 @@ from .bare import BARE as BARE
 from .bootstrapping import Bootstrapping as Bootstrapping
 from .elr import ELR as ELR
 from .gce import GCE as GCE
+from .label_noised_trim import LabelNoisedTrim as LabelNoisedTrim
 from .label_smoothing import LabelSmoothing as LabelSmoothing
 from .mkl import MKL as MKL
 from .oracle import Oracle as Oracle
@@ -29,6 +30,7 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "bootstrapping": Bootstrapping,
     "elr": ELR,
     "gce": GCE,
+    "label-noised-trim": LabelNoisedTrim,
     "label-smoothing": LabelSmoothing,
     "sce": SCE,
     "selc": SELC,
