@@ -23,7 +23,11 @@ ROWS = 200
 
 def make(text: str) -> adaptivek.Selection:
     clean = torch.arange(ROWS) % 3 > 0
-    return adaptivek.Selection(text, warmup=2, **({"clean": clean} if text == "oracle" else {})).cuda()
+    truth = {"clean": clean} if text == "oracle" else {}
+    criterion = adaptivek.Selection(text, warmup=2, rows=ROWS, classes=5, **truth).cuda()
+    if criterion.method.needs_epochs:
+        criterion.start_epoch(0, torch.arange(ROWS) / 80)
+    return criterion
 
 
 def batches(number: int):
@@ -44,9 +48,8 @@ def _set_sync_debug(mode: str) -> None:
 def test_gpu_equals_cpu(text):
     on_gpu, on_cpu = make(text), make(text).cpu()
     for x, y, index in batches(30):
-        losses = F.cross_entropy(x[:, :5], y, reduction="none")
-        found = on_gpu.reduce(losses.cuda(), index=index.cuda())
-        expected = on_cpu.reduce(losses, index=index)
+        found = on_gpu(x[:, :5].cuda(), y.cuda(), index.cuda())
+        expected = on_cpu(x[:, :5], y, index)
         torch.testing.assert_close(found.cpu(), expected)
         assert torch.equal(on_gpu.kept.cpu(), on_cpu.kept)
 
@@ -146,7 +149,7 @@ def test_captured_in_a_cuda_graph(text):
     torch.testing.assert_close(model.weight, twin.weight)
     for name, value in eager.state_dict().items():
         torch.testing.assert_close(criterion.state_dict()[name], value)
-    assert partial > 0 or text == "vanilla"
+    assert partial > 0 or not eager.method.leaves_out
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:torch")  # its advice on matrix precision

@@ -154,9 +154,36 @@ def test_mkl_counts_only_what_counts():
         (lambda: adaptivek.MKL(0), "MKL: keep must be a number in (0, 1], got 0"),
         (lambda: adaptivek.MKL(True), "MKL: keep must be a number in (0, 1], got True"),
         (lambda: adaptivek.VanillaMKL(1.1), "VanillaMKL: keep must be a number in (0, 1], got 1.1"),
+        (lambda: adaptivek.GCE(q=0), "GCE: q must be a number in (0, 1], got 0"),
+        (lambda: adaptivek.GCE(truncate=1.0), "GCE: truncate must be a number in [0, 1), got 1.0"),
+        (lambda: adaptivek.SCE(log_zero=0.0), "SCE: log_zero must be a number in (-inf, 0), got 0.0"),
+        (lambda: adaptivek.SCE(beta=-1.0), "SCE: beta must be a number of at least 0, got -1.0"),
+        (lambda: adaptivek.LabelSmoothing(1.0), "LabelSmoothing: smoothing must be a number in [0, 1), got 1.0"),
+        (
+            lambda: build("bootstrapping:kind=firm"),
+            "Bootstrapping: kind must be one of hard, soft; got 'firm'",
+        ),
+        (lambda: adaptivek.BARE(-1), "BARE: deviations must be a number of at least 0, got -1"),
+        (lambda: adaptivek.ELR(beta=1.0), "ELR: beta must be a number in [0, 1), got 1.0"),
+        (lambda: adaptivek.ELR(strength=-3), "ELR: strength must be a number of at least 0, got -3"),
+        (lambda: adaptivek.SELC(alpha=1), "SELC: alpha must be a number in [0, 1), got 1"),
+        (lambda: adaptivek.LabelNoisedTrim(flip=2), "LabelNoisedTrim: flip must be a number in [0, 1], got 2"),
+        (
+            lambda: adaptivek.LabelNoisedTrim(largest=0.75, smallest=0.25),
+            "LabelNoisedTrim: smallest must be a number in [0, 0.25), got 0.25",
+        ),
+        (
+            lambda: adaptivek.Selection("elr", classes=10),
+            "ELR: rows must be given: Selection(..., rows=len(train_set))",
+        ),
+        (
+            lambda: adaptivek.Selection("selc", warmup=0, rows=9),
+            "SELC: classes must be given: Selection(..., classes=10)",
+        ),
+        (lambda: adaptivek.Bootstrapping(beta=1.1), "Bootstrapping: beta must be a number in [0, 1], got 1.1"),
         (
             lambda: build("adaptive"),
-            "method must be one of oracle, vanilla, mkl, vanilla+mkl, adaptive-k; got 'adaptive'",
+            f"method must be one of {', '.join(METHODS)}; got 'adaptive'",
         ),
         (
             lambda: build("mkl:k=3"),
@@ -176,6 +203,48 @@ def test_beta_of_one_is_allowed_as_in_the_paper_and_keeps_nothing():
     criterion = adaptivek.Selection(adaptivek.AdaptiveK(beta1=1.0), warmup=0)
     assert criterion.reduce(torch.tensor([0.5, 1.0])).item() == 0
     assert criterion.empty == 1
+
+
+def test_labels_that_the_network_finds_impossible_have_finite_gradients():
+    """Their probability is 0 in float32, where the power and the logarithm have none."""
+    for text in (
+        "bootstrapping",
+        "bootstrapping:kind=soft",
+        "elr",
+        "gce",
+        "gce:q=0.1",
+        "label-smoothing",
+        "sce",
+        "selc",
+    ):
+        criterion = adaptivek.Selection(text, warmup=0, rows=2, classes=3)
+        logits = torch.tensor([[400.0, 0.0, 0.0], [0.0, 1.0, 2.0]], requires_grad=True)
+        criterion(logits, torch.tensor([1, 2]), torch.tensor([0, 1])).backward()
+        assert torch.isfinite(logits.grad).all(), text
+
+
+def test_bare_keeps_all_where_none_stands_out():
+    criterion = adaptivek.Selection("bare")
+    criterion(torch.tensor([[9.0, 0.0], [9.0, 0.0], [9.0, 0.0], [0.0, 9.0]]), torch.tensor([1, 1, 1, 0]))
+    assert criterion.kept.all()
+    criterion(torch.tensor([[9.0, 0.0], [9.0, 0.0], [9.0, 0.0], [0.0, 9.0]]), torch.tensor([1, 1, 1, 1]))
+    assert criterion.kept.tolist() == [False, False, False, True]
+
+
+def test_replaced_labels_are_the_asked_share_spread_over_all_classes():
+    """From losses alone: all classes of a row differ in probability, so a loss tells which label it belongs to."""
+    rows, classes, steps = 1000, 4, 20
+    method, state = adaptivek.LabelNoisedTrim(flip=0.4), adaptivek.LabelNoisedTrim().init(adaptivek.Task())
+    logits, labels = torch.arange(4.0).expand(rows, classes), torch.zeros(rows, dtype=torch.int64)
+    seen = []
+    for step in range(steps):
+        losses = method.losses(state._replace(steps=torch.tensor(step)), logits, labels, torch.arange(rows))
+        seen.append((losses[:, None] + logits.log_softmax(1)).abs().argmin(1))
+    found = torch.stack(seen)
+    shares = torch.bincount(found.flatten(), minlength=classes) / found.numel()
+    torch.testing.assert_close(shares, torch.tensor([0.7, 0.1, 0.1, 0.1]), rtol=0, atol=0.01)
+    assert 0.5 < (found[0] == found[1]).float().mean() < 0.58  # 0.7^2 + 3 * 0.1^2: drawn anew at each step
+    assert 0.5 < (found[:, :-1] == found[:, 1:]).float().mean() < 0.54  # and for each row
 
 
 @pytest.mark.parametrize("text", REFERENCES)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from adaptivek.data import Split, load
 from adaptivek.methods import METHODS, build, parameters
 from adaptivek.models import Conv2d
-from adaptivek.objective import objective, start
+from adaptivek.objective import begin_epoch, objective, own_losses, remember, start
 from adaptivek.recipes import Recipe, RunSpec
 from adaptivek.stacked import Stack, merged
 from adaptivek.train import PAD, Session, augment, draws, prepare
@@ -98,24 +98,35 @@ def test_rules_that_differ_in_numbers_are_one_rule_with_a_number_for_each_run(na
     defaults = {key: value for key, value in parameters(METHODS[name]).items() if isinstance(value, float)}
     rng = np.random.default_rng(0)
     clean = torch.from_numpy(rng.random((2, 30)) < 0.7)
-    for key, value in (defaults or {"": 0}).items():
-        methods = [build(name), dataclasses.replace(build(name), **({key: value * 0.8} if key else {}))]
+    for key, value in (defaults or {"": 0.0}).items():
+        methods = [build(name), dataclasses.replace(build(name), **({key: value * 0.8 or 0.2} if key else {}))]
         whole = merged(methods, torch.device("cpu"))
-        tasks = [Task(truth if whole.privileged else None) for truth in clean]
+        tasks = [Task(truth if whole.privileged else None, 30, 5) for truth in clean]
         apart = [start(method, task) for method, task in zip(methods, tasks, strict=True)]
         both = type(apart[0])(
             *(type(a)(*(torch.stack(pair) for pair in zip(a, b, strict=True))) for a, b in zip(*apart, strict=True))
         )
-        for _ in range(20):
-            losses = torch.from_numpy(rng.exponential(2, (2, 10)).astype(np.float32))
-            index = torch.from_numpy(rng.integers(0, 30, (2, 10)))
-            means, outcome = objective(whole, both, losses, index=index)
-            both = outcome.memory
+        for step in range(20):
+            if step % 10 == 0:
+                losses = torch.from_numpy(rng.exponential(2, (2, 30)).astype(np.float32))
+                begin_epoch(whole, both, step // 10, losses)
+                for run in range(2):
+                    begin_epoch(methods[run], apart[run], step // 10, losses[run])
+            logits = torch.from_numpy(rng.normal(0, 3, (2, 10, 5)).astype(np.float32))
+            labels = torch.from_numpy(rng.integers(0, 5, (2, 10)))
+            index = torch.from_numpy(np.stack([rng.permutation(30)[:10] for _ in range(2)]))
+            means, weights = step_of(whole, both, logits, labels, index)
             for run in range(2):
-                mean, alone = objective(methods[run], apart[run], losses[run], index=index[run])
-                apart[run] = alone.memory
+                mean, alone = step_of(methods[run], apart[run], logits[run], labels[run], index[run])
                 torch.testing.assert_close(means[run], mean)
-                assert torch.equal(outcome.weights[run], alone.weights)
+                torch.testing.assert_close(weights[run], alone)
+
+
+def step_of(method, memory, logits, labels, index):
+    losses = own_losses(method, memory, logits, labels, index, 0)
+    mean, outcome = objective(method, memory, losses, None, index, logits, labels)
+    remember(method, memory, outcome.memory, index)
+    return mean, outcome.weights
 
 
 def test_what_cannot_be_stacked_is_refused(splits):

@@ -2,18 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
 import torch
 from torch import nn
 from torch.utils.data import Dataset
 
 import adaptivek
+from adaptivek.objective import own_losses
 
 ROWS, CLASSES, SIZE = 72, 5, 12  # rows, classes, samples in a batch
 CLEAN = torch.arange(ROWS) % 3 > 0
 
 
 def make(text: str, warmup: int = 2) -> adaptivek.Selection:
-    return adaptivek.Selection(text, warmup=warmup, **({"clean": CLEAN} if text == "oracle" else {}))
+    truth = {"clean": CLEAN} if text == "oracle" else {}
+    return adaptivek.Selection(text, warmup=warmup, rows=ROWS, classes=CLASSES, **truth)
+
+
+def judge(
+    criterion: adaptivek.Selection, logits: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A step of the criterion; the sum of the losses by its own measure, each times its weight, and of the weights."""
+    losses = own_losses(criterion.method, criterion.memory, logits, labels, rows, criterion.warmup)
+    criterion(logits, labels, rows)
+    return (losses * criterion.weights).sum(), criterion.weights.sum()
+
+
+class Begun(NamedTuple):
+    begun: torch.Tensor
+
+
+@dataclass(frozen=True)
+class CountsEpochs(adaptivek.Selector[Begun]):
+    """Keeps everything and counts the epochs that it is told of."""
+
+    name: ClassVar[str] = "counts-epochs"
+    needs_epochs: ClassVar[bool] = True
+
+    def init(self, task: adaptivek.Task) -> Begun:
+        return Begun(torch.zeros(()))
+
+    def select(self, state: Begun, seen: adaptivek.Seen) -> tuple[torch.Tensor, Begun]:
+        return seen.counts, state
+
+    def refresh(self, state: Begun, epoch: int, losses: torch.Tensor | None) -> Begun:
+        return Begun(state.begun + 1)
 
 
 class Net(nn.Module):
@@ -74,16 +109,18 @@ def plain_loop(
     data, model, criterion = Rows(), Net(), make(text)
     step, kept = optimizer(model), []
     starts = list(range(0, ROWS, SIZE))
-    for _ in range(epochs):
+    for epoch in range(epochs):
+        if criterion.method.needs_epochs:
+            criterion.start_epoch(epoch)
         for at in range(0, len(starts), window):
             total, number = torch.zeros(()), torch.zeros(())
             for start in starts[at : at + window]:
                 rows = torch.arange(start, start + SIZE)
                 with torch.autocast("cpu", half, enabled=half is not None):
-                    losses = criterion.loss(model(data.x[rows])["logits"], data.y[rows])
-                criterion.reduce(losses, index=rows)
+                    logits = model(data.x[rows])["logits"]
+                part, weight = judge(criterion, logits, data.y[rows], rows)
                 kept.append(criterion.kept.tolist())
-                total, number = total + losses[criterion.kept].sum(), number + criterion.kept.sum()
+                total, number = total + part, number + weight
             step.zero_grad()
             (total / number.clamp(min=1)).backward()
             step.step()

@@ -2,9 +2,17 @@
 
 from .accumulation import Accumulation as Accumulation
 from .accumulation import rerun as rerun
+from .methods import BARE as BARE
+from .methods import ELR as ELR
+from .methods import GCE as GCE
 from .methods import METHODS as METHODS
 from .methods import MKL as MKL
+from .methods import SCE as SCE
+from .methods import SELC as SELC
 from .methods import AdaptiveK as AdaptiveK
+from .methods import Bootstrapping as Bootstrapping
+from .methods import LabelNoisedTrim as LabelNoisedTrim
+from .methods import LabelSmoothing as LabelSmoothing
 from .methods import Oracle as Oracle
 from .methods import Vanilla as Vanilla
 from .methods import VanillaMKL as VanillaMKL

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .held import held
 from .types import Seen, Selector, Task, put_rows, rows_of
 
 HALF = (torch.float16, torch.bfloat16)  # too coarse to add up
@@ -161,10 +162,12 @@ def own_losses(
         return plain
     usable = plain.detach().abs() < math.inf
     logits = (logits.float() if logits.dtype in HALF else logits).where(usable.unsqueeze(-1), 0.0)
-    own = method.losses(memory.state, logits, labels.clamp(min=0), index).where(usable, math.nan)
+    state = memory.state  # of tables, entries are held when they are looked up
+    state = type(state)(*(old if name in method.tables else held(old) for name, old in state._asdict().items()))
+    own = method.losses(state, logits, labels.clamp(min=0), index).where(usable, math.nan)
     if warmup == 0:
         return own
-    return torch.where((memory.tally.step >= warmup).unsqueeze(-1), own, plain)
+    return torch.where((held(memory.tally.step) >= warmup).unsqueeze(-1), own, plain)
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:

@@ -122,8 +122,8 @@ class Selection(nn.Module):
             return self.reduce(self.loss(output, target), _counted(target), index)
         shape = output.shape[:1] + output.shape[2:]
         self._check(shape, None, index)
-        own = self.method.needs_logits or type(self.method).losses is not Selector.losses
-        return self._run(self._from_logits if own else self._from_output, shape, output, target, index)
+        function = self._from_logits if self.takes_logits else self._from_output
+        return self._run(function, shape, output, target, index)
 
     def reduce(self, losses: Tensor, mask: Tensor | None = None, index: Tensor | None = None) -> Tensor:
         """The loss to minimise, from one loss per sample (or per token) in any shape.
@@ -141,7 +141,7 @@ class Selection(nn.Module):
             raise ValueError(f"Selection: losses must be floating point, got {losses.dtype}")
         self._check(losses.shape, mask, index)
         mask = None if mask is None else mask.bool()
-        if self.training and (self.method.needs_logits or type(self.method).losses is not Selector.losses):
+        if self.training and self.takes_logits:
             raise ValueError(
                 f"Selection: {self.method.name} needs logits, not losses: criterion(logits, target, index)"
             )
@@ -166,6 +166,11 @@ class Selection(nn.Module):
             losses = losses.detach().float().to(self.nonfinite.device)
         begin_epoch(self.method, self.memory, epoch, losses, warmup=self.warmup)
         self._told = True
+
+    @property
+    def takes_logits(self) -> bool:
+        """Whether losses are not enough, so that `reduce` cannot be used in training."""
+        return self.method.needs_logits or type(self.method).losses is not Selector.losses
 
     @property
     def weights(self) -> Tensor | None:

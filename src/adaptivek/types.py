@@ -5,8 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from .held import held
 
 
 class Seen(NamedTuple):
@@ -96,11 +99,18 @@ def rows_of(table: Tensor, rows: Tensor) -> Tensor:
     """Entries of a table (..., N, *) at ``rows`` (..., B): (..., B, *)."""
     inner = table.dim() - rows.dim()
     index = rows.view(*rows.shape, *[1] * inner).expand(*rows.shape, *table.shape[rows.dim() :])
-    return table.gather(rows.dim() - 1, index)
+    return held(table.gather(rows.dim() - 1, index))
 
 
 def put_rows(table: Tensor, rows: Tensor, entries: Tensor) -> None:
     """Write entries (..., B, *) into a table (..., N, *) at ``rows`` (..., B), in place."""
-    inner = table.dim() - rows.dim()
-    index = rows.view(*rows.shape, *[1] * inner).expand(entries.shape)
-    table.scatter_(rows.dim() - 1, index, entries)
+    runs = [  # not scatter_, for which vmap has no rule
+        torch.arange(number, device=rows.device).view(-1, *[1] * (rows.dim() - 1 - axis))
+        for axis, number in enumerate(rows.shape[:-1])
+    ]
+    table.index_put_((*runs, rows), entries)
+
+
+def each_run(parameter: float | Tensor, axes: int = 1) -> float | Tensor:
+    """A real parameter for use on (..., B), or with more ``axes`` behind the runs: it may have a number for each."""
+    return parameter.reshape(parameter.shape + (1,) * axes) if isinstance(parameter, Tensor) else parameter

@@ -9,8 +9,16 @@ sample, in which all that is not differentiated is held fixed, and the weight of
 from __future__ import annotations
 
 from .adaptive_k import AdaptiveK
+from .bare import BARE
+from .bootstrapping import Bootstrapping
+from .elr import ELR
+from .gce import GCE
+from .label_noised_trim import LabelNoisedTrim
+from .label_smoothing import LabelSmoothing
 from .mkl import MKL
 from .oracle import Oracle
+from .sce import SCE
+from .selc import SELC
 from .vanilla import Vanilla
 
 #: method text -> reference, and its options
@@ -23,4 +31,18 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "adaptive-k": (AdaptiveK, {}),
     "adaptive-k:beta1=0.5,beta2=0.9": (AdaptiveK, {"beta1": 0.5, "beta2": 0.9}),
     "adaptive-k:threshold=mean": (AdaptiveK, {"threshold": "mean"}),
+    "bare": (BARE, {}),
+    "bootstrapping": (Bootstrapping, {}),
+    "bootstrapping:kind=soft,beta=0.95": (Bootstrapping, {"kind": "soft", "beta": 0.95}),
+    "elr": (ELR, {}),
+    "gce": (GCE, {}),
+    "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
+    "label-noised-trim": (LabelNoisedTrim, {}),
+    "label-noised-trim:flip=0.5,largest=0.3,smallest=0.0": (
+        LabelNoisedTrim,
+        {"flip": 0.5, "largest": 0.3, "smallest": 0.0},
+    ),
+    "label-smoothing": (LabelSmoothing, {}),
+    "sce": (SCE, {}),
+    "selc": (SELC, {}),
 }

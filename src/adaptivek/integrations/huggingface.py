@@ -80,26 +80,25 @@ class _Hook(TrainerCallback):
         self.looked = False
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Any = None) -> Tensor:
-        losses, mask = self._losses(_logits(outputs), labels)
         training = torch.is_grad_enabled()  # a trainer evaluates without
         self.criterion.train(training)
+        loss = self._loss(_logits(outputs), labels)
         if training:
-            loss = self.accumulate(self.criterion.reduce(losses, mask, self._rows(losses)))
-        else:
-            loss = self.criterion.reduce(losses, mask, self._rows(losses))
+            loss = self.accumulate(loss)
         if num_items_in_batch is not None and self.trainer.args.average_tokens_across_devices:
             # the trainer multiplies by this, taking the loss for a part of a sum over all ranks
             loss = loss / self.trainer.accelerator.num_processes
         return loss
 
-    def _losses(self, logits: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _loss(self, logits: Tensor, labels: Tensor | None) -> Tensor:
         if labels is None:
             raise ValueError("attach: batches must have labels, got none")
         if self.shift:
             labels = F.pad(labels, (0, 1), value=IGNORE)[..., 1:]
         if self.criterion.loss is not cross_entropy:
             losses = self.criterion.loss(logits, labels)
-            return losses, labels != IGNORE if losses.shape == labels.shape else None
+            mask = labels != IGNORE if losses.shape == labels.shape else None
+            return self.criterion.reduce(losses, mask, self._rows(losses))
         if labels.is_floating_point():
             raise ValueError(
                 f"attach: labels must be whole numbers, got {labels.dtype}: for other tasks give the criterion a loss "
@@ -111,7 +110,10 @@ class _Hook(TrainerCallback):
         if not self.looked:
             check_labels("attach", *flat)
             self.looked = True
-        return cross_entropy(*flat).view(labels.shape), labels != IGNORE
+        if self.criterion.takes_logits:
+            return self.criterion(logits.movedim(-1, 1), labels, self._rows(labels))  # type: ignore[no-any-return]
+        losses = cross_entropy(*flat).view(labels.shape)
+        return self.criterion.reduce(losses, labels != IGNORE, self._rows(losses))
 
     def _rows(self, losses: Tensor) -> Tensor | None:
         index, self.index = self.index, None
@@ -139,6 +141,12 @@ class _Hook(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.handle.remove()
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        criterion, epoch = self.criterion, int(state.epoch or 0)
+        # not again where a checkpoint goes on in mid-epoch; one that sweeps needs losses, which the caller has to find
+        if criterion.method.needs_epochs and not criterion.method.sweeps and int(criterion.memory.tally.epoch) != epoch:
+            criterion.start_epoch(epoch)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.accumulate.start()

@@ -37,6 +37,12 @@ class SelectionCallback(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._accumulate = Accumulation(_criterion(pl_module), pl_module.parameters())
 
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        criterion, epoch = self._accumulate.criterion, trainer.current_epoch
+        # not again where a checkpoint goes on in mid-epoch; one that sweeps needs losses, which the module has to find
+        if criterion.method.needs_epochs and not criterion.method.sweeps and int(criterion.memory.tally.epoch) != epoch:
+            criterion.start_epoch(epoch)
+
     def on_before_zero_grad(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         self._accumulate.start()
 

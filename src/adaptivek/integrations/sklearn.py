@@ -120,12 +120,13 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         model = self.module_ = make(features, classes).to(self.device)
         criterion = Selection(
             method, warmup=warmup * steps, window=steps, rows=rows, classes=classes, distributed=False
-        )
+        ).to(x.device)
         optimizer = torch.optim.SGD(model.parameters(), lr=self.learning_rate)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, max(self.warmup_epochs, 1), gamma=0.2)
         quality, judged = torch.zeros(rows, device=x.device), 0
         for epoch in range(self.epochs):
-            criterion.start_epoch(epoch, self._sweep(x, y) if method.sweeps else None)
+            if method.needs_epochs or method.sweeps:
+                criterion.start_epoch(epoch, _sweep(model, x, y) if method.sweeps else None)
             model.train()
             judged += epoch >= warmup
             for index in torch.split(torch.randperm(rows).to(x.device), self.batch_size):
@@ -139,13 +140,6 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         self.noise_ratio_ = criterion.noise_ratio
         self.label_quality_ = (quality / max(judged, 1)).clamp(0, 1).cpu().numpy()
         self.n_iter_ = self.epochs
-
-    @torch.no_grad()
-    def _sweep(self, x: Tensor, y: Tensor) -> Tensor:
-        """The loss of every row, for methods that look at all of them when an epoch begins."""
-        parts = zip(torch.split(x, 4096), torch.split(y, 4096), strict=True)
-        model = self.module_.eval()
-        return torch.cat([cross_entropy(model(rows), labels) for rows, labels in parts])
 
     def _layers(self, features: int, classes: int) -> nn.Module:
         widths = (features, *self.hidden)
@@ -167,3 +161,11 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         if not isinstance(method, Selector) or method.privileged:
             raise ValueError(f"{owner}: method must be a method that needs no truth, or its name, got {self.method!r}")
         return method
+
+
+@torch.no_grad()
+def _sweep(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """The losses of all rows."""
+    model.eval()
+    parts = zip(torch.split(x, 4096), torch.split(y, 4096), strict=True)
+    return torch.cat([cross_entropy(model(rows), labels) for rows, labels in parts])

@@ -7,8 +7,16 @@ from typing import Any
 
 from ..types import Selector
 from .adaptive_k import AdaptiveK as AdaptiveK
+from .bare import BARE as BARE
+from .bootstrapping import Bootstrapping as Bootstrapping
+from .elr import ELR as ELR
+from .gce import GCE as GCE
+from .label_noised_trim import LabelNoisedTrim as LabelNoisedTrim
+from .label_smoothing import LabelSmoothing as LabelSmoothing
 from .mkl import MKL as MKL
 from .oracle import Oracle as Oracle
+from .sce import SCE as SCE
+from .selc import SELC as SELC
 from .vanilla import Vanilla as Vanilla
 from .vanilla_mkl import VanillaMKL as VanillaMKL
 
@@ -18,6 +26,14 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "mkl": MKL,
     "vanilla+mkl": VanillaMKL,
     "adaptive-k": AdaptiveK,
+    "bare": BARE,
+    "bootstrapping": Bootstrapping,
+    "elr": ELR,
+    "gce": GCE,
+    "label-noised-trim": LabelNoisedTrim,
+    "label-smoothing": LabelSmoothing,
+    "sce": SCE,
+    "selc": SELC,
 }
 
 

@@ -12,14 +12,17 @@ from ..checks import check_number
 from ..types import Seen, Selector, Stateless, Task
 
 
+def ranks(seen: Seen) -> Tensor:
+    """The place of each loss among those that count, from 0; what does not count comes after them."""
+    order = seen.loss.where(seen.counts, torch.inf).argsort(dim=-1, stable=True)  # stable: ties go to the earlier
+    place = torch.arange(order.shape[-1], device=order.device).expand_as(order)
+    return torch.zeros_like(order).scatter(-1, order, place)
+
+
 def smallest_share(seen: Seen, keep: float) -> Tensor:
     """True for the ``round(keep * n)`` smallest of the n losses that count, at least one of them."""
-    loss = seen.loss.where(seen.counts, torch.inf)  # what does not count ranks last
-    order = loss.argsort(dim=-1, stable=True)  # stable: ties go to the earlier sample, on every device
-    place = torch.arange(loss.shape[-1], device=loss.device).expand_as(order)
-    rank = torch.zeros_like(order).scatter(-1, order, place)
     number = (keep * seen.number).round().clamp(min=1)
-    return rank < number.unsqueeze(-1)
+    return ranks(seen) < number.unsqueeze(-1)
 
 
 @dataclass(frozen=True)

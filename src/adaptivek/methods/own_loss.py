@@ -1,0 +1,32 @@
+"""What methods share that change the loss and nothing else."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..types import Seen, Selector, Stateless, Task
+
+
+class OwnLoss(Selector[Stateless]):
+    """Keeps every sample and remembers nothing; a subclass has a loss of its own."""
+
+    leaves_out: ClassVar[bool] = False
+
+    def init(self, task: Task) -> Stateless:
+        return Stateless()
+
+    @abstractmethod
+    def losses(self, state: Stateless, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
+        """The loss of each sample, (..., B)."""
+
+    def select(self, state: Stateless, seen: Seen) -> tuple[Tensor, Stateless]:
+        return seen.counts, state
+
+
+def log_prob(logits: Tensor, labels: Tensor) -> Tensor:
+    """The log-probability of each label, (..., B), from logits (..., B, classes)."""
+    return F.log_softmax(logits, -1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
