@@ -156,7 +156,7 @@ def test_mkl_counts_only_what_counts():
         (lambda: adaptivek.VanillaMKL(1.1), "VanillaMKL: keep must be a number in (0, 1], got 1.1"),
         (
             lambda: build("adaptive"),
-            "method must be one of oracle, vanilla, mkl, vanilla+mkl, adaptive-k; got 'adaptive'",
+            f"method must be one of {', '.join(METHODS)}; got 'adaptive'",
         ),
         (
             lambda: build("mkl:k=3"),

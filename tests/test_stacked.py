@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from adaptivek.data import Split, load
 from adaptivek.methods import METHODS, build, parameters
 from adaptivek.models import Conv2d
-from adaptivek.objective import objective, start
+from adaptivek.objective import begin_epoch, objective, own_losses, remember, start
 from adaptivek.recipes import Recipe, RunSpec
 from adaptivek.stacked import Stack, merged
 from adaptivek.train import PAD, Session, augment, draws, prepare
@@ -101,21 +101,30 @@ def test_rules_that_differ_in_numbers_are_one_rule_with_a_number_for_each_run(na
     for key, value in (defaults or {"": 0}).items():
         methods = [build(name), dataclasses.replace(build(name), **({key: value * 0.8} if key else {}))]
         whole = merged(methods, torch.device("cpu"))
-        tasks = [Task(truth if whole.privileged else None) for truth in clean]
+        tasks = [Task(truth if whole.privileged else None, 30, 5) for truth in clean]
         apart = [start(method, task) for method, task in zip(methods, tasks, strict=True)]
         both = type(apart[0])(
             *(type(a)(*(torch.stack(pair) for pair in zip(a, b, strict=True))) for a, b in zip(*apart, strict=True))
         )
-        for _ in range(20):
-            losses = torch.from_numpy(rng.exponential(2, (2, 10)).astype(np.float32))
-            index = torch.from_numpy(rng.integers(0, 30, (2, 10)))
-            means, outcome = objective(whole, both, losses, index=index)
-            both = outcome.memory
+        for step in range(24):
+            if step % 3 == 0:
+                swept = torch.from_numpy(rng.exponential(2, (2, 30)).astype(np.float32))
+                begin_epoch(whole, both, step // 3, swept)
+                for run in range(2):
+                    begin_epoch(methods[run], apart[run], step // 3, swept[run])
+            logits = torch.from_numpy(rng.normal(size=(2, 10, 5)).astype(np.float32)) * 2
+            labels = torch.from_numpy(rng.integers(0, 5, (2, 10)))
+            index = torch.from_numpy(rng.permuted(np.tile(np.arange(30), (2, 1)), axis=1)[:, :10].copy())
+            losses = own_losses(whole, both, logits, labels, index, 0)
+            means, outcome = objective(whole, both, losses, None, index, logits, labels)
+            remember(whole, both, outcome.memory, index)
             for run in range(2):
-                mean, alone = objective(methods[run], apart[run], losses[run], index=index[run])
-                apart[run] = alone.memory
+                seen = index[run], logits[run], labels[run]
+                losses = own_losses(methods[run], apart[run], logits[run], labels[run], index[run], 0)
+                mean, alone = objective(methods[run], apart[run], losses, None, *seen)
+                remember(methods[run], apart[run], alone.memory, index[run])
                 torch.testing.assert_close(means[run], mean)
-                assert torch.equal(outcome.weights[run], alone.weights)
+                torch.testing.assert_close(outcome.weights[run], alone.weights)
 
 
 def test_what_cannot_be_stacked_is_refused(splits):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 
 class Seen(NamedTuple):
@@ -57,6 +59,7 @@ class Selector(ABC, Generic[StateT]):
     needs_logits: ClassVar[bool] = False  #: losses alone are not enough
     needs_epochs: ClassVar[bool] = False  #: must be told when an epoch begins
     needs_ratio: ClassVar[bool] = False  #: has a parameter that should be set by the noise ratio
+    networks: ClassVar[int] = 1  #: how many are trained side by side
     sweeps: ClassVar[bool] = False  #: wants the losses of all rows when an epoch begins: a forward pass over the set
     #: fields of the state that have an entry for each row of the training set, axis by axis behind the runs
     tables: ClassVar[tuple[str, ...]] = ()
@@ -103,4 +106,7 @@ def put_rows(table: Tensor, rows: Tensor, entries: Tensor) -> None:
     """Write entries (..., B, *) into a table (..., N, *) at ``rows`` (..., B), in place."""
     inner = table.dim() - rows.dim()
     index = rows.view(*rows.shape, *[1] * inner).expand(entries.shape)
-    table.scatter_(rows.dim() - 1, index, entries)
+    if not torch.compiler.is_compiling() and is_functorch_wrapped_tensor(table):
+        table.copy_(table.scatter(rows.dim() - 1, index, entries))  # vmap has no fast scatter in place
+    else:
+        table.scatter_(rows.dim() - 1, index, entries)

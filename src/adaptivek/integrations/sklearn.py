@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..checks import check_number
 from ..methods import build
+from ..objective import cross_entropy
 from ..selection import Selection
 from ..types import Selector
 
@@ -117,13 +118,16 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         warmup = self.warmup_epochs if method.wants_warmup else 0
         make = self.module or self._layers
         model = self.module_ = make(features, classes).to(self.device)
-        criterion = Selection(method, warmup=warmup * steps, window=steps, distributed=False)
+        criterion = Selection(
+            method, warmup=warmup * steps, window=steps, rows=rows, classes=classes, distributed=False
+        ).to(self.device)
         optimizer = torch.optim.SGD(model.parameters(), lr=self.learning_rate)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, max(self.warmup_epochs, 1), gamma=0.2)
         quality, judged = torch.zeros(rows, device=x.device), 0
-        model.train()
         for epoch in range(self.epochs):
             judged += epoch >= warmup
+            criterion.start_epoch(epoch, self._sweep(model, x, y) if method.sweeps else None)
+            model.train()
             for index in torch.split(torch.randperm(rows).to(x.device), self.batch_size):
                 output, label = model(x[index]), y[index]
                 optimizer.zero_grad()
@@ -135,6 +139,13 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         self.noise_ratio_ = criterion.noise_ratio
         self.label_quality_ = (quality / max(judged, 1)).clamp(0, 1).cpu().numpy()
         self.n_iter_ = self.epochs
+
+    @torch.no_grad()
+    def _sweep(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        """The losses of all rows on the labels given."""
+        model.eval()
+        parts = zip(torch.split(x, 4096), torch.split(y, 4096), strict=True)
+        return torch.cat([cross_entropy(model(rows), labels) for rows, labels in parts])
 
     def _layers(self, features: int, classes: int) -> nn.Module:
         widths = (features, *self.hidden)

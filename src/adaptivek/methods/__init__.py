@@ -26,6 +26,21 @@ def parameters(method: type[Selector[Any]]) -> dict[str, Any]:
     return {field.name: field.default for field in dataclasses.fields(method)}  # type: ignore[arg-type]
 
 
+def needs(method: type[Selector[Any]]) -> list[str]:
+    """What a method must be given or costs beyond plain training, in a word each."""
+    found = {
+        "truth": method.privileged,
+        "ratio": method.needs_ratio,
+        "warm-up": method.wants_warmup,
+        "logits": method.needs_logits or method.losses is not Selector.losses,
+        "rows": method.needs_rows,
+        "epochs": method.needs_epochs,
+        "sweep": method.sweeps,
+        f"{method.networks} networks": method.networks > 1,
+    }
+    return [need for need, wanted in found.items() if wanted]
+
+
 def build(text: str, **preferred: Any) -> Selector[Any]:
     """Make a method from text such as ``"mkl"`` or ``"adaptive-k:threshold=mean,beta1=0.8"``.
 
