@@ -5,6 +5,7 @@ from .accumulation import rerun as rerun
 from .methods import METHODS as METHODS
 from .methods import MKL as MKL
 from .methods import AdaptiveK as AdaptiveK
+from .methods import MedianTGD as MedianTGD
 from .methods import Oracle as Oracle
 from .methods import Vanilla as Vanilla
 from .methods import VanillaMKL as VanillaMKL

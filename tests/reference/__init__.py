@@ -9,6 +9,7 @@ sample, in which all that is not differentiated is held fixed, and the weight of
 from __future__ import annotations
 
 from .adaptive_k import AdaptiveK
+from .median_tgd import MedianTGD
 from .mkl import MKL
 from .oracle import Oracle
 from .vanilla import Vanilla
@@ -23,4 +24,6 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "adaptive-k": (AdaptiveK, {}),
     "adaptive-k:beta1=0.5,beta2=0.9": (AdaptiveK, {"beta1": 0.5, "beta2": 0.9}),
     "adaptive-k:threshold=mean": (AdaptiveK, {"threshold": "mean"}),
+    "median-tgd": (MedianTGD, {}),
+    "median-tgd:factor=1": (MedianTGD, {"factor": 1}),
 }
