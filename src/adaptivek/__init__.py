@@ -4,6 +4,7 @@ from .accumulation import Accumulation as Accumulation
 from .accumulation import rerun as rerun
 from .methods import METHODS as METHODS
 from .methods import MKL as MKL
+from .methods import RT as RT
 from .methods import AdaptiveK as AdaptiveK
 from .methods import MedianTGD as MedianTGD
 from .methods import Oracle as Oracle

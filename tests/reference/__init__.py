@@ -12,6 +12,7 @@ from .adaptive_k import AdaptiveK
 from .median_tgd import MedianTGD
 from .mkl import MKL
 from .oracle import Oracle
+from .rt import RT
 from .vanilla import Vanilla
 
 #: method text -> reference, and its options
@@ -26,4 +27,8 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "adaptive-k:threshold=mean": (AdaptiveK, {"threshold": "mean"}),
     "median-tgd": (MedianTGD, {}),
     "median-tgd:factor=1": (MedianTGD, {"factor": 1}),
+    "rt": (RT, {}),
+    "rt:keep=0.3,ramp=3,curve=exp,power=2": (RT, {"keep": 0.3, "ramp": 3, "curve": "exp", "power": 2}),
+    "rt:ramp=3,curve=log,power=4,late=0.3": (RT, {"ramp": 3, "curve": "log", "power": 4, "late": 0.3}),
+    "rt:ramp=4,power=2": (RT, {"ramp": 4, "power": 2}),
 }

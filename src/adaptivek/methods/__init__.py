@@ -10,6 +10,7 @@ from .adaptive_k import AdaptiveK as AdaptiveK
 from .median_tgd import MedianTGD as MedianTGD
 from .mkl import MKL as MKL
 from .oracle import Oracle as Oracle
+from .rt import RT as RT
 from .vanilla import Vanilla as Vanilla
 from .vanilla_mkl import VanillaMKL as VanillaMKL
 
@@ -20,6 +21,7 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "vanilla+mkl": VanillaMKL,
     "adaptive-k": AdaptiveK,
     "median-tgd": MedianTGD,
+    "rt": RT,
 }
 
 
