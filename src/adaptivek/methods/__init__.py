@@ -7,6 +7,7 @@ from typing import Any
 
 from ..types import Selector
 from .adaptive_k import AdaptiveK as AdaptiveK
+from .itlm import ITLM as ITLM
 from .median_tgd import MedianTGD as MedianTGD
 from .mkl import MKL as MKL
 from .oracle import Oracle as Oracle
@@ -20,6 +21,7 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "mkl": MKL,
     "vanilla+mkl": VanillaMKL,
     "adaptive-k": AdaptiveK,
+    "itlm": ITLM,
     "median-tgd": MedianTGD,
     "rt": RT,
 }
