@@ -9,6 +9,7 @@ sample, in which all that is not differentiated is held fixed, and the weight of
 from __future__ import annotations
 
 from .adaptive_k import AdaptiveK
+from .beta_mixture import BetaMixture
 from .itlm import ITLM
 from .median_tgd import MedianTGD
 from .mkl import MKL
@@ -26,6 +27,8 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "adaptive-k": (AdaptiveK, {}),
     "adaptive-k:beta1=0.5,beta2=0.9": (AdaptiveK, {"beta1": 0.5, "beta2": 0.9}),
     "adaptive-k:threshold=mean": (AdaptiveK, {"threshold": "mean"}),
+    "beta-mixture": (BetaMixture, {}),
+    "beta-mixture:rounds=3": (BetaMixture, {"rounds": 3}),
     "itlm": (ITLM, {}),
     "itlm:keep=0.45,every=2": (ITLM, {"keep": 0.45, "every": 2}),
     "median-tgd": (MedianTGD, {}),

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..types import Selector
 from .adaptive_k import AdaptiveK as AdaptiveK
+from .beta_mixture import BetaMixture as BetaMixture
 from .itlm import ITLM as ITLM
 from .median_tgd import MedianTGD as MedianTGD
 from .mkl import MKL as MKL
@@ -21,6 +22,7 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "mkl": MKL,
     "vanilla+mkl": VanillaMKL,
     "adaptive-k": AdaptiveK,
+    "beta-mixture": BetaMixture,
     "itlm": ITLM,
     "median-tgd": MedianTGD,
     "rt": RT,
