@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from .adaptive_k import AdaptiveK
 from .beta_mixture import BetaMixture
+from .eg_reweighting import EGReweighting
 from .itlm import ITLM
 from .median_tgd import MedianTGD
 from .mkl import MKL
@@ -29,6 +30,8 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "adaptive-k:threshold=mean": (AdaptiveK, {"threshold": "mean"}),
     "beta-mixture": (BetaMixture, {}),
     "beta-mixture:rounds=3": (BetaMixture, {"rounds": 3}),
+    "eg-reweighting": (EGReweighting, {}),
+    "eg-reweighting:rate=0.5,decay=0.7": (EGReweighting, {"rate": 0.5, "decay": 0.7}),
     "itlm": (ITLM, {}),
     "itlm:keep=0.45,every=2": (ITLM, {"keep": 0.45, "every": 2}),
     "median-tgd": (MedianTGD, {}),
