@@ -2,6 +2,7 @@
 
 from .accumulation import Accumulation as Accumulation
 from .accumulation import rerun as rerun
+from .methods import DLT as DLT
 from .methods import ITLM as ITLM
 from .methods import METHODS as METHODS
 from .methods import MKL as MKL

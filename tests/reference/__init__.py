@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from .adaptive_k import AdaptiveK
 from .beta_mixture import BetaMixture
+from .dlt import DLT
 from .eg_reweighting import EGReweighting
 from .itlm import ITLM
 from .median_tgd import MedianTGD
@@ -30,6 +31,8 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "adaptive-k:threshold=mean": (AdaptiveK, {"threshold": "mean"}),
     "beta-mixture": (BetaMixture, {}),
     "beta-mixture:rounds=3": (BetaMixture, {"rounds": 3}),
+    "dlt:plain=1": (DLT, {"plain": 1}),
+    "dlt:plain=2": (DLT, {"plain": 2}),
     "eg-reweighting": (EGReweighting, {}),
     "eg-reweighting:rate=0.5,decay=0.7": (EGReweighting, {"rate": 0.5, "decay": 0.7}),
     "itlm": (ITLM, {}),
