@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from .adaptive_k import AdaptiveK
 from .beta_mixture import BetaMixture
+from .curriculum import Curriculum
 from .dlt import DLT
 from .eg_reweighting import EGReweighting
 from .itlm import ITLM
@@ -31,6 +32,8 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "adaptive-k:threshold=mean": (AdaptiveK, {"threshold": "mean"}),
     "beta-mixture": (BetaMixture, {}),
     "beta-mixture:rounds=3": (BetaMixture, {"rounds": 3}),
+    "curriculum": (Curriculum, {}),
+    "curriculum:start=0.2,end=0.7,ramp=2": (Curriculum, {"start": 0.2, "end": 0.7, "ramp": 2}),
     "dlt:plain=1": (DLT, {"plain": 1}),
     "dlt:plain=2": (DLT, {"plain": 2}),
     "eg-reweighting": (EGReweighting, {}),

@@ -8,6 +8,7 @@ from typing import Any
 from ..types import Selector
 from .adaptive_k import AdaptiveK as AdaptiveK
 from .beta_mixture import BetaMixture as BetaMixture
+from .curriculum import Curriculum as Curriculum
 from .dlt import DLT as DLT
 from .eg_reweighting import EGReweighting as EGReweighting
 from .itlm import ITLM as ITLM
@@ -25,6 +26,7 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "vanilla+mkl": VanillaMKL,
     "adaptive-k": AdaptiveK,
     "beta-mixture": BetaMixture,
+    "curriculum": Curriculum,
     "dlt": DLT,
     "eg-reweighting": EGReweighting,
     "itlm": ITLM,
