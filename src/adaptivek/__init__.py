@@ -10,6 +10,7 @@ from .methods import RT as RT
 from .methods import AdaptiveK as AdaptiveK
 from .methods import BetaMixture as BetaMixture
 from .methods import Curriculum as Curriculum
+from .methods import CyclicalCurriculum as CyclicalCurriculum
 from .methods import EGReweighting as EGReweighting
 from .methods import MedianTGD as MedianTGD
 from .methods import Oracle as Oracle

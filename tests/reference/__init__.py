@@ -11,6 +11,7 @@ from __future__ import annotations
 from .adaptive_k import AdaptiveK
 from .beta_mixture import BetaMixture
 from .curriculum import Curriculum
+from .cyclical_curriculum import CyclicalCurriculum
 from .dlt import DLT
 from .eg_reweighting import EGReweighting
 from .itlm import ITLM
@@ -34,6 +35,11 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "beta-mixture:rounds=3": (BetaMixture, {"rounds": 3}),
     "curriculum": (Curriculum, {}),
     "curriculum:start=0.2,end=0.7,ramp=2": (Curriculum, {"start": 0.2, "end": 0.7, "ramp": 2}),
+    "cyclical-curriculum": (CyclicalCurriculum, {}),
+    "cyclical-curriculum:start=0.3,end=0.9,factor=0.6": (
+        CyclicalCurriculum,
+        {"start": 0.3, "end": 0.9, "factor": 0.6},
+    ),
     "dlt:plain=1": (DLT, {"plain": 1}),
     "dlt:plain=2": (DLT, {"plain": 2}),
     "eg-reweighting": (EGReweighting, {}),

@@ -9,6 +9,7 @@ from ..types import Selector
 from .adaptive_k import AdaptiveK as AdaptiveK
 from .beta_mixture import BetaMixture as BetaMixture
 from .curriculum import Curriculum as Curriculum
+from .cyclical_curriculum import CyclicalCurriculum as CyclicalCurriculum
 from .dlt import DLT as DLT
 from .eg_reweighting import EGReweighting as EGReweighting
 from .itlm import ITLM as ITLM
@@ -27,6 +28,7 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "adaptive-k": AdaptiveK,
     "beta-mixture": BetaMixture,
     "curriculum": Curriculum,
+    "cyclical-curriculum": CyclicalCurriculum,
     "dlt": DLT,
     "eg-reweighting": EGReweighting,
     "itlm": ITLM,
