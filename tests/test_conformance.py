@@ -66,6 +66,11 @@ def own(criterion: adaptivek.Selection, logits, labels, index) -> torch.Tensor:
 def after(criterion: adaptivek.Selection, memory: adaptivek.Memory, moved: adaptivek.Memory, index) -> adaptivek.Memory:
     """``memory`` with what a step has decided written into it."""
     memory = tree_map(torch.clone, memory)
+    state = moved.state
+    for name in criterion.method.tables:  # a table passed through is the whole one; vmap and clone lose its identity
+        if getattr(state, name).shape == getattr(memory.state, name).shape:
+            state = state._replace(**{name: getattr(memory.state, name)})
+    moved = moved._replace(state=state)
     remember(criterion.method, memory, moved, index)
     return memory
 
@@ -226,9 +231,10 @@ def test_compiled_equals_eager_as_one_graph_without_recompiling(text, backend):
         return other(twin(x), y, index)
 
     partial = 0
-    for one in (eager, other):
-        begin(one, 0, rows=24)
     for seed in range(8):  # over the end of warm-up, from a state that is not zero, with partial choices
+        for one in (eager, other):
+            if seed % 2 == 0:
+                begin(one, seed // 2)
         generator = torch.Generator().manual_seed(seed)
         x = torch.randn(24, 6, generator=generator) * 3
         y = torch.randint(5, (24,), generator=generator)

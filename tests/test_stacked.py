@@ -106,27 +106,25 @@ def test_rules_that_differ_in_numbers_are_one_rule_with_a_number_for_each_run(na
         both = type(apart[0])(
             *(type(a)(*(torch.stack(pair) for pair in zip(a, b, strict=True))) for a, b in zip(*apart, strict=True))
         )
-        for step in range(20):
-            if step % 10 == 0:
-                losses = torch.from_numpy(rng.exponential(2, (2, 30)).astype(np.float32))
-                begin_epoch(whole, both, step // 10, losses)
+        for step in range(24):
+            if step % 3 == 0:
+                swept = torch.from_numpy(rng.exponential(2, (2, 30)).astype(np.float32))
+                begin_epoch(whole, both, step // 3, swept)
                 for run in range(2):
-                    begin_epoch(methods[run], apart[run], step // 10, losses[run])
-            logits = torch.from_numpy(rng.normal(0, 3, (2, 10, 5)).astype(np.float32))
+                    begin_epoch(methods[run], apart[run], step // 3, swept[run])
+            logits = torch.from_numpy(rng.normal(size=(2, 10, 5)).astype(np.float32)) * 2
             labels = torch.from_numpy(rng.integers(0, 5, (2, 10)))
-            index = torch.from_numpy(np.stack([rng.permutation(30)[:10] for _ in range(2)]))
-            means, weights = step_of(whole, both, logits, labels, index)
+            index = torch.from_numpy(rng.permuted(np.tile(np.arange(30), (2, 1)), axis=1)[:, :10].copy())
+            losses = own_losses(whole, both, logits, labels, index, 0)
+            means, outcome = objective(whole, both, losses, None, index, logits, labels)
+            remember(whole, both, outcome.memory, index)
             for run in range(2):
-                mean, alone = step_of(methods[run], apart[run], logits[run], labels[run], index[run])
+                seen = index[run], logits[run], labels[run]
+                losses = own_losses(methods[run], apart[run], logits[run], labels[run], index[run], 0)
+                mean, alone = objective(methods[run], apart[run], losses, None, *seen)
+                remember(methods[run], apart[run], alone.memory, index[run])
                 torch.testing.assert_close(means[run], mean)
-                torch.testing.assert_close(weights[run], alone)
-
-
-def step_of(method, memory, logits, labels, index):
-    losses = own_losses(method, memory, logits, labels, index, 0)
-    mean, outcome = objective(method, memory, losses, None, index, logits, labels)
-    remember(method, memory, outcome.memory, index)
-    return mean, outcome.weights
+                torch.testing.assert_close(outcome.weights[run], alone.weights)
 
 
 def test_what_cannot_be_stacked_is_refused(splits):

@@ -195,13 +195,18 @@ def bench(
 
 
 def methods() -> None:
-    """List the methods, a line and the paper each."""
-    from .methods import METHODS, parameters
+    """List the methods: a line, what each needs, its parameters and its paper.
 
-    table = Table("method", "what it does", "parameters", "from", box=None, pad_edge=False)
+    What they need beyond plain training: truth (which labels are wrong), the noise ratio, warm-up (plain epochs
+    first), logits (and not losses alone), rows (the number of each sample), epochs (to be told when one begins),
+    a sweep (a forward pass over the training set per epoch), more networks than one.
+    """
+    from .methods import METHODS, needs, parameters
+
+    table = Table("method", "what it does", "needs", "parameters", "from", box=None, pad_edge=False)
     for name, method in METHODS.items():
         values = "\n".join(f"{key}={value}" for key, value in parameters(method).items())
-        table.add_row(name, method.summary, values, method.paper)
+        table.add_row(name, method.summary, ", ".join(needs(method)), values, method.paper)
     out.print(table)
 
 

@@ -60,6 +60,7 @@ class Selector(ABC, Generic[StateT]):
     needs_logits: ClassVar[bool] = False  #: losses alone are not enough
     needs_epochs: ClassVar[bool] = False  #: must be told when an epoch begins
     needs_ratio: ClassVar[bool] = False  #: has a parameter that should be set by the noise ratio
+    networks: ClassVar[int] = 1  #: how many are trained side by side
     sweeps: ClassVar[bool] = False  #: wants the losses of all rows when an epoch begins: a forward pass over the set
     #: fields of the state that have an entry for each row of the training set, axis by axis behind the runs
     tables: ClassVar[tuple[str, ...]] = ()

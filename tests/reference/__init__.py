@@ -10,13 +10,21 @@ from __future__ import annotations
 
 from .adaptive_k import AdaptiveK
 from .bare import BARE
+from .beta_mixture import BetaMixture
 from .bootstrapping import Bootstrapping
+from .curriculum import Curriculum
+from .cyclical_curriculum import CyclicalCurriculum
+from .dlt import DLT
+from .eg_reweighting import EGReweighting
 from .elr import ELR
 from .gce import GCE
+from .itlm import ITLM
 from .label_noised_trim import LabelNoisedTrim
 from .label_smoothing import LabelSmoothing
+from .median_tgd import MedianTGD
 from .mkl import MKL
 from .oracle import Oracle
+from .rt import RT
 from .sce import SCE
 from .selc import SELC
 from .vanilla import Vanilla
@@ -45,4 +53,25 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "label-smoothing": (LabelSmoothing, {}),
     "sce": (SCE, {}),
     "selc": (SELC, {}),
+    "beta-mixture": (BetaMixture, {}),
+    "beta-mixture:rounds=3": (BetaMixture, {"rounds": 3}),
+    "curriculum": (Curriculum, {}),
+    "curriculum:start=0.2,end=0.7,ramp=2": (Curriculum, {"start": 0.2, "end": 0.7, "ramp": 2}),
+    "cyclical-curriculum": (CyclicalCurriculum, {}),
+    "cyclical-curriculum:start=0.3,end=0.9,factor=0.6": (
+        CyclicalCurriculum,
+        {"start": 0.3, "end": 0.9, "factor": 0.6},
+    ),
+    "dlt:plain=1": (DLT, {"plain": 1}),
+    "dlt:plain=2": (DLT, {"plain": 2}),
+    "eg-reweighting": (EGReweighting, {}),
+    "eg-reweighting:rate=0.5,decay=0.7": (EGReweighting, {"rate": 0.5, "decay": 0.7}),
+    "itlm": (ITLM, {}),
+    "itlm:keep=0.45,every=2": (ITLM, {"keep": 0.45, "every": 2}),
+    "median-tgd": (MedianTGD, {}),
+    "median-tgd:factor=1": (MedianTGD, {"factor": 1}),
+    "rt": (RT, {}),
+    "rt:keep=0.3,ramp=3,curve=exp,power=2": (RT, {"keep": 0.3, "ramp": 3, "curve": "exp", "power": 2}),
+    "rt:ramp=3,curve=log,power=4,late=0.3": (RT, {"ramp": 3, "curve": "log", "power": 4, "late": 0.3}),
+    "rt:ramp=4,power=2": (RT, {"ramp": 4, "power": 2}),
 }

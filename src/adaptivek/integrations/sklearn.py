@@ -125,8 +125,7 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, max(self.warmup_epochs, 1), gamma=0.2)
         quality, judged = torch.zeros(rows, device=x.device), 0
         for epoch in range(self.epochs):
-            if method.needs_epochs or method.sweeps:
-                criterion.start_epoch(epoch, _sweep(model, x, y) if method.sweeps else None)
+            criterion.start_epoch(epoch, _sweep(model, x, y) if method.sweeps else None)
             model.train()
             judged += epoch >= warmup
             for index in torch.split(torch.randperm(rows).to(x.device), self.batch_size):

@@ -8,13 +8,21 @@ from typing import Any
 from ..types import Selector
 from .adaptive_k import AdaptiveK as AdaptiveK
 from .bare import BARE as BARE
+from .beta_mixture import BetaMixture as BetaMixture
 from .bootstrapping import Bootstrapping as Bootstrapping
+from .curriculum import Curriculum as Curriculum
+from .cyclical_curriculum import CyclicalCurriculum as CyclicalCurriculum
+from .dlt import DLT as DLT
+from .eg_reweighting import EGReweighting as EGReweighting
 from .elr import ELR as ELR
 from .gce import GCE as GCE
+from .itlm import ITLM as ITLM
 from .label_noised_trim import LabelNoisedTrim as LabelNoisedTrim
 from .label_smoothing import LabelSmoothing as LabelSmoothing
+from .median_tgd import MedianTGD as MedianTGD
 from .mkl import MKL as MKL
 from .oracle import Oracle as Oracle
+from .rt import RT as RT
 from .sce import SCE as SCE
 from .selc import SELC as SELC
 from .vanilla import Vanilla as Vanilla
@@ -27,11 +35,19 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "vanilla+mkl": VanillaMKL,
     "adaptive-k": AdaptiveK,
     "bare": BARE,
+    "beta-mixture": BetaMixture,
     "bootstrapping": Bootstrapping,
+    "curriculum": Curriculum,
+    "cyclical-curriculum": CyclicalCurriculum,
+    "dlt": DLT,
+    "eg-reweighting": EGReweighting,
     "elr": ELR,
     "gce": GCE,
+    "itlm": ITLM,
     "label-noised-trim": LabelNoisedTrim,
     "label-smoothing": LabelSmoothing,
+    "median-tgd": MedianTGD,
+    "rt": RT,
     "sce": SCE,
     "selc": SELC,
 }
@@ -40,6 +56,21 @@ METHODS: dict[str, type[Selector[Any]]] = {
 def parameters(method: type[Selector[Any]]) -> dict[str, Any]:
     """The parameters of a method and their defaults."""
     return {field.name: field.default for field in dataclasses.fields(method)}  # type: ignore[arg-type]
+
+
+def needs(method: type[Selector[Any]]) -> list[str]:
+    """What a method must be given or costs beyond plain training, in a word each."""
+    found = {
+        "truth": method.privileged,
+        "ratio": method.needs_ratio,
+        "warm-up": method.wants_warmup,
+        "logits": method.needs_logits or method.losses is not Selector.losses,
+        "rows": method.needs_rows,
+        "epochs": method.needs_epochs,
+        "sweep": method.sweeps,
+        f"{method.networks} networks": method.networks > 1,
+    }
+    return [need for need, wanted in found.items() if wanted]
 
 
 def build(text: str, **preferred: Any) -> Selector[Any]:

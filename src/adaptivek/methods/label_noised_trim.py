@@ -58,6 +58,6 @@ class LabelNoisedTrim(Selector[Count]):
     def select(self, state: Count, seen: Seen) -> tuple[Tensor, Count]:
         low = torch.minimum((self.smallest * seen.number).round(), seen.number - 1)
         high = torch.minimum((self.largest * seen.number).round(), seen.number - 1 - low)  # at least one stays
-        rank = ranks(seen)
+        rank = ranks(seen.loss.where(seen.counts, torch.inf))  # what does not count ranks last
         kept = (rank >= low.unsqueeze(-1)) & (rank < (seen.number - high).unsqueeze(-1))
         return kept, Count(state.steps + 1)

@@ -12,17 +12,18 @@ from ..checks import check_number
 from ..types import Seen, Selector, Stateless, Task
 
 
-def ranks(seen: Seen) -> Tensor:
-    """The place of each loss among those that count, from 0; what does not count comes after them."""
-    order = seen.loss.where(seen.counts, torch.inf).argsort(dim=-1, stable=True)  # stable: ties go to the earlier
-    place = torch.arange(order.shape[-1], device=order.device).expand_as(order)
+def ranks(values: Tensor) -> Tensor:
+    """The place of each value along the last axis, from 0 for the smallest; ties go to the earlier one."""
+    order = values.argsort(dim=-1, stable=True)  # stable: the same on every device
+    place = torch.arange(values.shape[-1], device=values.device).expand_as(order)
     return torch.zeros_like(order).scatter(-1, order, place)
 
 
-def smallest_share(seen: Seen, keep: float) -> Tensor:
+def smallest_share(seen: Seen, keep: float | Tensor) -> Tensor:
     """True for the ``round(keep * n)`` smallest of the n losses that count, at least one of them."""
+    loss = seen.loss.where(seen.counts, torch.inf)  # what does not count ranks last
     number = (keep * seen.number).round().clamp(min=1)
-    return ranks(seen) < number.unsqueeze(-1)
+    return ranks(loss) < number.unsqueeze(-1)
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class MKL(Selector[Stateless]):
     name: ClassVar[str] = "mkl"
     summary: ClassVar[str] = "keeps a fixed share of each batch, the smallest losses"
     paper: ClassVar[str] = "Shah, Wu, Sanghavi 2020"
+    needs_ratio: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_number("MKL", "keep", self.keep, 0, 1, open_low=True)

@@ -26,6 +26,7 @@ class VanillaMKL(Selector[Stateless]):
     summary: ClassVar[str] = "plain training first, then MKL"
     paper: ClassVar[str] = "Dedeoglu, Kesgin, Amasyali 2024"
     wants_warmup: ClassVar[bool] = True
+    needs_ratio: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_number("VanillaMKL", "keep", self.keep, 0, 1, open_low=True)

@@ -1,0 +1,71 @@
+"""R(t): keep the smallest-loss share of each batch, a share that falls as epochs go by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..checks import check_choice, check_number
+from ..types import Seen, Selector, Task
+from .mkl import smallest_share
+
+
+class Share(NamedTuple):
+    share: Tensor  #: of each batch that is kept in this epoch
+
+
+@dataclass(frozen=True)
+class RT(Selector[Share]):
+    """Keep the smallest losses: everything at first, ``keep`` from epoch ``ramp`` on, when memorising sets in.
+
+    With x = epoch / ramp, at most 1, the share is ``1 - (1 - keep) * shape(x)``, and from then on it moves by
+    ``late`` per further ``ramp`` epochs. :func:`adaptivek.search.search_rt` searches for a good curve.
+
+    Args:
+        keep: share to come down to, in (0, 1]. The right value is about one minus the noise ratio.
+        ramp: epochs until then.
+        curve: the shape: ``"power"`` x^power, ``"exp"`` (1 - e^(-power x)) / (1 - e^(-power)), ``"log"``
+            log(1 + power x) / log(1 + power).
+        power: how bent it is, above 0; 1 with ``"power"`` is Co-teaching's straight line.
+        late: change of the share once it is down, in [-1, 1]; above 0 more is let in again.
+    """
+
+    keep: float = 0.6
+    ramp: int = 10
+    curve: Literal["power", "exp", "log"] = "power"
+    power: float = 1.0
+    late: float = 0.0
+
+    name: ClassVar[str] = "rt"
+    summary: ClassVar[str] = "keeps the smallest losses of each batch, a share that falls over the epochs"
+    paper: ClassVar[str] = "Han et al. 2018; Yao et al. 2020"
+    needs_ratio: ClassVar[bool] = True
+    needs_epochs: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_number("RT", "keep", self.keep, 0, 1, open_low=True)
+        check_number("RT", "ramp", self.ramp, 1, whole=True)
+        check_choice("RT", "curve", self.curve, ("power", "exp", "log"))
+        check_number("RT", "power", self.power, 0, open_low=True)
+        check_number("RT", "late", self.late, -1, 1)
+
+    def init(self, task: Task) -> Share:
+        return Share(torch.ones(()))
+
+    def refresh(self, state: Share, epoch: int, losses: Tensor | None) -> Share:
+        x = torch.full_like(state.share, min(epoch / self.ramp, 1.0))
+        bend = torch.zeros_like(x) + self.power  # a number, or one for each run
+        if self.curve == "exp":
+            shape = torch.expm1(-bend * x) / torch.expm1(-bend)
+        elif self.curve == "log":
+            shape = torch.log1p(bend * x) / torch.log1p(bend)
+        else:
+            shape = x**bend
+        share = 1 - (1 - self.keep) * shape + self.late * max(epoch / self.ramp - 1, 0.0)
+        return Share(share.clamp(0, 1))
+
+    def select(self, state: Share, seen: Seen) -> tuple[Tensor, Share]:
+        return smallest_share(seen, state.share), state
