@@ -19,7 +19,7 @@ types: $(VENV)/installed
 	$(BIN)/mypy
 
 pytest: $(VENV)/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto
 
 wheel: $(VENV)/installed
 	$(BIN)/python -m build --wheel --no-isolation
