@@ -161,7 +161,7 @@ def bench(
         datasets: data sets, such as digits mnist imdb, a Hub id, or a folder
         noises: how labels are made wrong: directed, symmetric, pair-flip, instance
         noise_rates: shares of the training labels to make wrong
-        methods: see `adaptivek methods`
+        methods: see `adaptivek methods`; "all" for every one
         seeds: number of seeds, from 0
         engine: local (a process for each run), stacked (many runs as one program), ray (a cluster), or auto
         workers: worker processes; 0: one for each core
@@ -172,13 +172,14 @@ def bench(
     from .bench import PRESETS, Grid
     from .bench import bench as carry_out
     from .engines import Settings
+    from .methods import METHODS
 
     grid = PRESETS[preset]
     grid = Grid(
         datasets=datasets or grid.datasets,
         noises=noises or grid.noises,
         noise_rates=noise_rates or grid.noise_rates,
-        methods=methods or grid.methods,
+        methods=tuple(METHODS) if methods == ("all",) else methods or grid.methods,
         seeds=grid.seeds if seeds is None else seeds,
     )
     specs = grid.specs(**overrides)
