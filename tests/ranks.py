@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Sampler
 import adaptivek
 
 from . import tiny
-from .reference import REFERENCES
+from .reference import ONE_EACH
 
 ROWS, CLASSES = 200, 5
 CLEAN = torch.arange(ROWS) % 3 > 0
@@ -62,7 +62,7 @@ def same(found: adaptivek.Selection, expected: adaptivek.Selection) -> None:
 
 
 def every_method_step_by_step() -> None:
-    for text in REFERENCES:
+    for text in ONE_EACH:
         torch.manual_seed(0)
         alone = nn.Linear(6, CLASSES).double()
         shared = DistributedDataParallel(copy.deepcopy(alone))
@@ -106,7 +106,7 @@ def tokens_and_masks() -> None:
 
 def one_big_batch() -> None:
     """Micro-batches on two ranks, judged together, make the step of the whole batch in one process."""
-    for text in REFERENCES:
+    for text in ONE_EACH:
         torch.manual_seed(0)
         alone = nn.Linear(6, CLASSES).double()
         shared = DistributedDataParallel(copy.deepcopy(alone))
@@ -124,7 +124,7 @@ def one_big_batch() -> None:
 
 def windows() -> None:
     """Micro-batches judged one by one: the same on two ranks, whose gradients meet at the last one."""
-    for text in REFERENCES:
+    for text in ONE_EACH:
         torch.manual_seed(0)
         alone = nn.Linear(6, CLASSES).double()
         shared = DistributedDataParallel(copy.deepcopy(alone))

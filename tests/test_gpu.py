@@ -15,7 +15,7 @@ from adaptivek.recipes import Recipe, RunSpec
 from adaptivek.stacked import Stack
 from adaptivek.train import Session, prepare
 
-from .reference import REFERENCES
+from .reference import ONE_EACH
 
 pytestmark = pytest.mark.gpu
 ROWS = 200
@@ -44,7 +44,7 @@ def _set_sync_debug(mode: str) -> None:
         torch.cuda.set_sync_debug_mode(mode)
 
 
-@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("text", ONE_EACH)
 def test_gpu_equals_cpu(text):
     on_gpu, on_cpu = make(text), make(text).cpu()
     for x, y, index in batches(30):
@@ -63,7 +63,7 @@ def test_nobody_has_to_move_the_criterion():
     assert criterion.step == 5
 
 
-@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("text", ONE_EACH)
 def test_a_step_never_waits_for_the_device(text):
     criterion = make(text)
     data = [tuple(t.cuda() for t in b) for b in batches(5)]
@@ -79,7 +79,7 @@ def test_a_step_never_waits_for_the_device(text):
     assert criterion.step == 10
 
 
-@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("text", ONE_EACH)
 def test_replayed_equals_eager(text, monkeypatch):
     """With two calls before one backward, a shape that comes and goes, and buffers that are replaced."""
     replayed, eager = make(text), make(text)
@@ -108,7 +108,7 @@ def test_replayed_equals_eager(text, monkeypatch):
     assert again.step == replayed.step + 1
 
 
-@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("text", ONE_EACH)
 def test_captured_in_a_cuda_graph(text):
     torch.manual_seed(0)
     model = torch.nn.Linear(6, 5).cuda()
@@ -153,7 +153,7 @@ def test_captured_in_a_cuda_graph(text):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:torch")  # its advice on matrix precision
-@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("text", ONE_EACH)
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_compiled_equals_eager(text, mode):
     torch._dynamo.reset()
@@ -193,7 +193,7 @@ def test_second_derivatives_are_right_or_refused():
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("text", ONE_EACH)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_with_a_scaler(text, dtype):
     """fp16 with loss scaling: selection sees unscaled losses, an overflow is left out, training goes on."""
@@ -224,7 +224,7 @@ def test_half_precision_with_a_scaler(text, dtype):
             assert 0 <= criterion.noise_ratio <= 1
 
 
-@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("text", ONE_EACH)
 def test_accumulation_replayed_equals_eager(text):
     """Both ways; the one that judges micro-batches runs as a graph after two of them."""
     torch.manual_seed(0)

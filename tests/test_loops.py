@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 import adaptivek
 
-from .reference import REFERENCES
+from .reference import ONE_EACH
 from .tiny import judge
 
 ROWS, CLASSES = 96, 5
@@ -52,7 +52,7 @@ def assert_same_memory(one: adaptivek.Selection, other: adaptivek.Selection) -> 
         torch.testing.assert_close(one.state_dict()[name], value)
 
 
-@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("text", ONE_EACH)
 def test_a_window_run_again_is_the_step_of_one_big_batch(text):
     big, small, partial = network(), network(), 0
     whole, parts = make(text), make(text)
@@ -95,7 +95,7 @@ def test_running_again_holds_one_micro_batch_and_repeats_its_dropout():
     torch.testing.assert_close(found, gradients(model))
 
 
-@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("text", ONE_EACH)
 @pytest.mark.parametrize("scale", [1, 2**10])
 def test_a_window_judged_in_parts_is_the_mean_over_all_that_was_kept(text, scale):
     """Against the sums of the kept losses, divided once. ``scale``: as a loss scaler has it."""
@@ -153,7 +153,7 @@ def test_a_window_without_backward_is_refused():
         accumulate(criterion(model(x), y))
 
 
-@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("text", ONE_EACH)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_mixed_precision_judges_the_losses_of_the_outputs_as_they_are(text, dtype):
     """fp16 with a loss scaler that starts too high: the steps that it skips are judged all the same."""
@@ -217,7 +217,7 @@ class Resumable:
         torch.set_rng_state(state["rng"])
 
 
-@pytest.mark.parametrize("text", REFERENCES)
+@pytest.mark.parametrize("text", ONE_EACH)
 @pytest.mark.parametrize("stop", [3, 8])
 def test_stopping_in_the_middle_of_an_epoch_changes_no_bit(text, stop):
     whole = Resumable(text)

@@ -75,3 +75,6 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "rt:ramp=3,curve=log,power=4,late=0.3": (RT, {"ramp": 3, "curve": "log", "power": 4, "late": 0.3}),
     "rt:ramp=4,power=2": (RT, {"ramp": 4, "power": 2}),
 }
+
+#: one text for each method, for tests that take long
+ONE_EACH = list({text.partition(":")[0]: text for text in reversed(REFERENCES)}.values())[::-1]
