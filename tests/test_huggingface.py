@@ -22,8 +22,20 @@ from transformers import (
 import adaptivek
 from adaptivek.integrations.huggingface import attach
 
-from .reference import ONE_EACH
-from .tiny import CLASSES, ROWS, SIZE, CountsEpochs, Net, Recorder, Rows, distance, make, optimizer, plain_loop
+from .tiny import (
+    CLASSES,
+    IN_FRAMEWORKS,
+    ROWS,
+    SIZE,
+    CountsEpochs,
+    Net,
+    Recorder,
+    Rows,
+    distance,
+    make,
+    optimizer,
+    plain_loop,
+)
 
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 
@@ -54,7 +66,7 @@ def trainer(tmp_path, model: nn.Module, dataset, criterion: adaptivek.Selection 
     return made
 
 
-@pytest.mark.parametrize("text", ONE_EACH)
+@pytest.mark.parametrize("text", IN_FRAMEWORKS)
 @pytest.mark.parametrize("window", [1, 4])  # six batches an epoch: the second window is shorter
 def test_the_same_selections_and_weights_as_the_plain_loop(text, window, tmp_path):
     expected, reference, kept = plain_loop(text, epochs=3, window=window)
@@ -80,7 +92,7 @@ def test_mixed_precision_is_the_plain_loops(tmp_path):
 
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step:UserWarning")  # after a skipped first step
-@pytest.mark.parametrize("text", ONE_EACH)
+@pytest.mark.parametrize("text", IN_FRAMEWORKS)
 @pytest.mark.parametrize(("precision", "allowed"), [({}, 0.02), ({"bf16": True}, 0.2), ({"fp16": True}, math.inf)])
 def test_on_a_gpu(text, precision, allowed, tmp_path):
     """Windows and a loss scaler, which skips steps until it has found its scale: nothing to compare with then."""

@@ -15,8 +15,7 @@ from torch.utils.data import DataLoader
 import adaptivek
 from adaptivek.integrations.lightning import SelectionCallback
 
-from .reference import ONE_EACH
-from .tiny import ROWS, SIZE, CountsEpochs, Net, Recorder, Rows, distance, make, optimizer, plain_loop
+from .tiny import IN_FRAMEWORKS, ROWS, SIZE, CountsEpochs, Net, Recorder, Rows, distance, make, optimizer, plain_loop
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning:lightning"),  # its advice on workers, loggers and the like
@@ -47,7 +46,7 @@ def loader() -> DataLoader:
     return DataLoader(adaptivek.indexed(Rows()), batch_size=SIZE)
 
 
-@pytest.mark.parametrize("text", ONE_EACH)
+@pytest.mark.parametrize("text", IN_FRAMEWORKS)
 @pytest.mark.parametrize("window", [1, 4])  # six batches an epoch: the second window is shorter
 def test_the_same_selections_and_weights_as_the_plain_loop(text, window):
     model, _, kept = plain_loop(text, epochs=3, window=window)
@@ -69,7 +68,7 @@ def test_mixed_precision_is_the_plain_loops():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("text", ONE_EACH)
+@pytest.mark.parametrize("text", IN_FRAMEWORKS)
 @pytest.mark.parametrize(("precision", "allowed"), [("32-true", 0.02), ("bf16-mixed", 0.2), ("16-mixed", math.inf)])
 def test_on_a_gpu(text, precision, allowed):
     """Windows and a loss scaler, which skips steps until it has found its scale: nothing to compare with then."""
@@ -139,7 +138,7 @@ class Placed:
         self.start = state["place"]
 
 
-@pytest.mark.parametrize("text", ONE_EACH)
+@pytest.mark.parametrize("text", IN_FRAMEWORKS)
 def test_a_checkpoint_in_mid_epoch_brings_the_criterion_back(text, tmp_path):
     whole, second = Module(make(text)), Module(make(text))
     saving = ModelCheckpoint(
