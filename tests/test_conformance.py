@@ -28,7 +28,9 @@ FEW = settings(max_examples=8)  # of many methods, each with a step or two
 
 # the default backend needs a C++ compiler, without which its front half is still checked, and takes long
 COMPILER = shutil.which("g++") or shutil.which("clang++")
-BACKENDS = ["aot_eager", "inductor"] if COMPILER else ["aot_eager"]
+# one of each kind: by rank, by moments, by logits, with tables, with hashes, with a loss of its own
+KINDS = ["mkl", "adaptive-k", "bare", "elr", "selc", "label-noised-trim", "beta-mixture", "gce"]
+COMPILED = [(text, "inductor") for text in KINDS if COMPILER]
 
 
 def make(text: str, warmup: int = 2, rows: int = ROWS) -> adaptivek.Selection:
@@ -221,8 +223,7 @@ def test_inputs_and_memory_are_left_untouched(text):
         assert (old.dtype, old.shape) == (new.dtype, new.shape)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("text", ONE_EACH)
+@pytest.mark.parametrize(("text", "backend"), [*((text, "aot_eager") for text in ONE_EACH), *COMPILED])
 def test_compiled_equals_eager_as_one_graph_without_recompiling(text, backend):
     """With no more rows than a batch has: there backward would rather read a table again than keep its entries."""
     torch._dynamo.reset()
