@@ -81,3 +81,11 @@ def test_a_session_learns_which_word_decides():
     recipe = Recipe("text-bag", epochs=4, warmup_epochs=2, optimizer="adam", learning_rate=0.02)
     records = list(Session(RunSpec("texts", "vanilla", recipe=recipe), data, "cpu"))
     assert records[-1].test_accuracy > 0.9
+
+
+def test_noise_by_what_a_text_looks_like_is_refused():
+    x, y = texts(60), torch.arange(60) % CLASSES
+    data = Split(x, y, x, y, CLASSES, VOCABULARY)
+    spec = RunSpec("sarcasm", noise="instance", noise_rate=0.3, recipe=Recipe(network="text-bag"))
+    with pytest.raises(ValueError, match="noise must not be instance for texts"):
+        Session(spec, data, "cpu")

@@ -52,6 +52,8 @@ def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = 
         raise ValueError(f"Recipe: batch_size must be at most the {rows} training rows, got {spec.recipe.batch_size}")
     if spec.recipe.augment and data.x.dim() != 4:
         raise ValueError("Recipe: augment must be False for data that are not images, got True")
+    if spec.noise == "instance" and data.vocabulary:
+        raise ValueError("RunSpec: noise must not be instance for texts: numbers of words are no features")
     features = data.x if spec.noise == "instance" else None
     labels, manifest = corrupt(
         data.y,
