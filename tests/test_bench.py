@@ -284,7 +284,7 @@ def test_engines_agree(tmp_path, monkeypatch):
 
 def test_a_cluster_goes_on_when_a_worker_dies(tmp_path):
     pytest.importorskip("ray")
-    process = start(tmp_path, "--epochs", "12", "--engine", "ray", "--workers", "2")
+    process = start(tmp_path, "--epochs", "30", "--engine", "ray", "--workers", "2")
 
     def busy() -> list[int]:
         found = []
@@ -296,14 +296,19 @@ def test_a_cluster_goes_on_when_a_worker_dies(tmp_path):
                 continue
         return found
 
-    wait_for(lambda: process.poll() is not None or busy())
-    victims = busy()
-    assert victims, process.communicate()
-    os.kill(victims[0], signal.SIGKILL)
+    try:
+        wait_for(lambda: process.poll() is not None or busy(), seconds=400)  # a cluster takes its time to come up
+        victims = busy()
+        assert victims, process.communicate()
+        os.kill(victims[0], signal.SIGKILL)
+    except AssertionError:
+        process.kill()
+        process.communicate()
+        raise
     text, _ = process.communicate()
     assert process.returncode == 0, text
     results = Store(tmp_path).read_all()
-    assert [(result.engine, result.failure, len(result.epochs)) for result in results] == [("ray", "", 12)] * 4
+    assert [(result.engine, result.failure, len(result.epochs)) for result in results] == [("ray", "", 30)] * 4
 
 
 def test_the_command_says_what_is_wrong_in_a_line(tmp_path):
