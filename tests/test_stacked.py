@@ -37,7 +37,7 @@ def job(method, split, **changes):
     return prepare(RunSpec(**asked), split)
 
 
-def same(ours, theirs) -> None:
+def assert_same(ours, theirs) -> None:
     pairs = {key: (value, getattr(theirs, key)) for key, value in dataclasses.asdict(ours).items()}
     del pairs["samples_per_second"]
     for key, (one, other) in pairs.items():
@@ -57,14 +57,14 @@ def test_a_run_is_the_same_stacked_or_alone(splits):
     for run, records, details in zip(jobs, together, stack.details, strict=True):
         session = Session(run.spec, run.data, "cpu")
         for ours, theirs in zip(records, session, strict=True):
-            same(ours, theirs)
+            assert_same(ours, theirs)
         assert [detail.epoch for detail in details] == [1, 2, 3]
         for ours, theirs in zip(details, session.details, strict=True):
             assert ours.clean_share == theirs.clean_share
             assert sum(ours.noisy_losses) == sum(theirs.noisy_losses)
     for run in (0, 7):  # and in the smallest company
         for ours, theirs in zip(together[run], Stack([jobs[run]], "cpu"), strict=True):
-            same(ours, theirs[0])
+            assert_same(ours, theirs[0])
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -75,7 +75,7 @@ def test_every_optimiser(optimizer, splits):
     together = list(zip(*Stack(jobs, "cpu"), strict=True))
     for run, records in zip(jobs, together, strict=True):
         for ours, theirs in zip(records, Session(run.spec, run.data, "cpu"), strict=True):
-            same(ours, theirs)
+            assert_same(ours, theirs)
 
 
 @pytest.mark.parametrize("network", ["resnet9"])
@@ -87,7 +87,7 @@ def test_a_network_that_cannot_be_stacked_is_a_stack_of_one(network):
     jobs = [job("mkl", data, recipe=recipe), job("vanilla", data, recipe=recipe)]
     for run in jobs:  # one after the other through the same network
         for ours, theirs in zip(Stack([run], "cpu"), Session(run.spec, data, "cpu"), strict=True):
-            same(ours[0], theirs)
+            assert_same(ours[0], theirs)
     with pytest.raises(ValueError, match="jobs must be one at a time for resnet9, got 2"):
         Stack(jobs, "cpu")
 
