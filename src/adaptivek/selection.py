@@ -99,7 +99,7 @@ class Selection(nn.Module):
         for name, number in (("rows", rows), ("classes", classes)):
             if number is not None:
                 check_number("Selection", name, number, 1, whole=True)
-        if loss is not cross_entropy and (method.needs_logits or type(method).losses is not Selector.losses):
+        if loss is not cross_entropy and self.takes_logits:
             raise ValueError(f"Selection: loss must be left as it is for {method.name}, which has its own")
         tally, state = start(method, Task(clean, rows, classes))
         for name, value in (tally._asdict() | state._asdict()).items():
