@@ -134,7 +134,7 @@ function redraw() {
 
 function measureRows() {
   const probe = pane.appendChild(element("div", "row"));
-  rowHeight = probe.offsetHeight || 96;
+  rowHeight = probe.getBoundingClientRect().height || 96; // can be a fraction
   probe.remove();
   redraw();
 }
