@@ -76,6 +76,10 @@ class Overrides(TypedDict, total=False):
     """images: shift and mirror at random"""
     precision: Literal["float32", "bfloat16"]
     """of the forward pass, on a GPU"""
+    average: float
+    """test a moving average of the weights: how much of it stays at each step, such as 0.999; 0: off"""
+    hold_out: float
+    """early stopping: share of the training rows held out, whose noisy labels choose the epoch; 0: off"""
 
 
 def train(

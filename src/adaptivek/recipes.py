@@ -31,6 +31,8 @@ class Recipe:
     decay_factor: float = 0.2
     augment: bool = False  #: images: shifted by up to four pixels and mirrored at random
     precision: Literal["float32", "bfloat16"] = "float32"  #: of the forward pass, on a GPU
+    average: float = 0.0  #: test a moving average of the weights: how much of it stays at each step, such as 0.999
+    hold_out: float = 0.0  #: share of the training rows by whose noisy labels the epoch that counts is chosen
 
     def __post_init__(self) -> None:
         check_choice("Recipe", "network", self.network, MODELS)
@@ -44,6 +46,8 @@ class Recipe:
         check_number("Recipe", "decay_every", self.decay_every, 1, whole=True)
         check_number("Recipe", "decay_factor", self.decay_factor, 0, 1, open_low=True)
         check_choice("Recipe", "precision", self.precision, ("float32", "bfloat16"))
+        check_number("Recipe", "average", self.average, 0, 1, open_high=True)
+        check_number("Recipe", "hold_out", self.hold_out, 0, 1, open_high=True)
 
     def learning_rate_at(self, epoch: int) -> float:
         """The learning rate of an epoch, from 0."""

@@ -4,7 +4,7 @@
 - noise.json: which labels were made wrong (see `noise.Manifest`)
 - records.jsonl: one line per epoch
 - checkpoint.pt: to go on from; gone when the run is done
-- model.safetensors: the final weights; here when the run is done
+- model.safetensors: the weights whose accuracy is reported; here when the run is done
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def run(
             _save(session.state_dict(), checkpoint)
             yield record
     partial = folder / "model.partial"
-    save_file({name: value.contiguous() for name, value in session.model.state_dict().items()}, partial)
+    save_file({name: value.contiguous() for name, value in session.final_weights().items()}, partial)
     os.replace(partial, weights)
     checkpoint.unlink(missing_ok=True)
 

@@ -14,19 +14,21 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from .averaging import Average
 from .data import Split
 from .dropout import dropout_layers, set_keys
 from .methods import parameters
 from .models import Conv2d, make_model, stackable
 from .objective import Memory, begin_epoch, cross_entropy, objective, own_losses, remember, start
 from .recipes import Recipe
-from .records import Detail, EpochRecord, Steps, epoch_record, look_closer, measure
+from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
 from .train import Job, augment, autocast, draws, find_device, make_optimizer
 from .types import Selector, Task
 
@@ -63,7 +65,7 @@ class Stack:
         self.device = find_device(device)
         self.recipe = _check(jobs)
         self.epoch, self.details = 0, [list[Detail]() for _ in jobs]
-        self._best = [0.0] * len(jobs)
+        self._reached = [Reached()] * len(jobs)
         # runs of one rule side by side; `jobs` is in this order, `_places` leads back to the caller's
         self._places = sorted(range(len(jobs)), key=[_rule(job) for job in jobs].__getitem__)
         self.jobs = [jobs[place] for place in self._places]
@@ -76,7 +78,11 @@ class Stack:
         self._split_of = [next(i for i, split in enumerate(splits) if split is job.data) for job in self.jobs]
         self._tests = [(split.x_test.to(self.device), split.y_test.to(self.device)) for split in splits]
         self._x = torch.cat([split.x for split in splits]).to(self.device)
-        self._offset = torch.tensor(self._split_of, device=self.device).unsqueeze(1) * len(jobs[0].labels)
+        # where the rows of each run are in that
+        offset = torch.tensor(self._split_of).unsqueeze(1) * len(jobs[0].data.x)
+        self._where = (torch.stack([job.rows for job in self.jobs]) + offset).to(self.device)
+        self._held = (torch.stack([job.held for job in self.jobs]) + offset).to(self.device)
+        self._held_labels = torch.stack([job.held_labels for job in self.jobs]).to(self.device)
         self._labels = torch.stack([job.labels for job in self.jobs]).to(self.device)
         self._clean = torch.stack([job.clean for job in self.jobs]).to(self.device)
 
@@ -108,6 +114,7 @@ class Stack:
             self._parameters = dict(self.model.named_parameters())
         self._layers = list(dropout_layers(self.model))
         self.optimizer = make_optimizer(recipe, self._parameters.values(), self.device if self._gpu else None)
+        self._average = Average(self._parameters.values(), recipe.average) if recipe.average else None
 
     def _make_parts(self) -> list[Part]:
         parts, first = [], 0
@@ -147,9 +154,10 @@ class Stack:
         order = self._order.transpose(0, 1)
         clean = self._clean.gather(1, order.flatten(1)).view_as(order)
         steps = Steps(self._losses.transpose(0, 1), self._weights.transpose(0, 1), clean, self._cuts.t())
-        accuracy = self._evaluate()
+        with nullcontext() if self._average is None else self._average.in_use():
+            accuracy, validation = self._evaluate(), self._validate()
         columns = {name: value.tolist() for name, value in measure(steps).items()}  # waits for the device
-        accuracies = accuracy.tolist()
+        accuracies, validations = accuracy.tolist(), validation.tolist()
         rate = self.steps_per_epoch * self.recipe.batch_size / (time.perf_counter() - started)
         self.epoch += 1
         records: list[EpochRecord] = [None] * len(self.jobs)  # type: ignore[list-item]
@@ -158,10 +166,10 @@ class Stack:
             for run in range(part.runs.start, part.runs.stop):
                 place, job = self._places[run], self.jobs[run]
                 measured = {name: values[run] for name, values in columns.items()}
-                record = epoch_record(
-                    self.epoch, selecting, accuracies[run], self._best[place], job.noise, rate, measured
+                self._reached[place] = self._reached[place].after(accuracies[run], validations[run])
+                records[place] = epoch_record(
+                    self.epoch, selecting, self._reached[place], validations[run], job.noise, rate, measured
                 )
-                records[place], self._best[place] = record, record.best_test_accuracy
                 if self.epoch in self.recipe.stages():
                     one = Steps(*(values[run] for values in steps))
                     self.details[place].append(look_closer(self.epoch, one))
@@ -188,7 +196,7 @@ class Stack:
     def _step(self) -> None:
         """Everything on the device, in the same memory each time, without a look at any value."""
         rows, keys, moves = (part.index_select(0, self._now)[0] for part in (self._order, self._keys, self._moves))
-        x = self._x[rows + self._offset]
+        x = self._x[self._where.gather(1, rows)]
         if self.recipe.augment:
             x = augment(x.flatten(0, 1), moves.flatten(0, 1)).view_as(x)
         logits, labels = self._output(x, keys).float(), self._labels.gather(1, rows)
@@ -208,6 +216,8 @@ class Stack:
         self.optimizer.zero_grad()
         total.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
+        if self._average is not None:
+            self._average.update()
         self._losses.index_copy_(0, self._now, plain.detach()[None])
         self._weights.index_copy_(0, self._now, torch.cat(weights)[None])
         self._cuts.index_copy_(0, self._now, torch.cat(cuts)[None])
@@ -232,12 +242,23 @@ class Stack:
         self.model.eval()
         found = []
         for rows in torch.split(torch.arange(self._labels.shape[1], device=self.device), TEST_ROWS):
-            x = self._x[rows + self._offset[runs]]
+            x = self._x[self._where[runs, rows]]
             parameters = {name: value[runs] for name, value in self._parameters.items()}
             logits = self._test_output(parameters, x, 0).float()
             labels = self._labels[runs, rows]
             found.append(cross_entropy(logits.flatten(0, 1), labels.flatten()).view(labels.shape))
         return torch.cat(found, 1)
+
+    @torch.no_grad()
+    def _validate(self) -> Tensor:
+        """Accuracy of every run on the rows it holds out, with their noisy labels; NaN if there are none."""
+        self.model.eval()
+        hits = torch.zeros(len(self.jobs), dtype=torch.float64, device=self.device)
+        number = self._held.shape[1]
+        for rows in torch.split(torch.arange(number, device=self.device), TEST_ROWS) if number else ():
+            found = self._test_output(self._parameters, self._x[self._held[:, rows]], 0).argmax(-1)
+            hits += (found == self._held_labels[:, rows]).sum(-1)
+        return hits / number if number else hits * math.nan
 
     @torch.no_grad()
     def _evaluate(self) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,12 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .averaging import Average
 from .data import Split, load
 from .dropout import draw_keys, dropout_layers, set_keys
 from .models import make_model
 from .noise import Manifest, corrupt
 from .recipes import Recipe, RunSpec
-from .records import Detail, EpochRecord, Steps, epoch_record, look_closer, measure
+from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
 from .selection import Selection
 
 PAD = 4  # pixels by which an augmented image may be shifted
@@ -32,6 +34,9 @@ class Job(NamedTuple):
     labels: Tensor  #: (rows,) as the run sees them
     clean: Tensor  #: (rows,) bool, for records and the oracle alone
     manifest: Manifest
+    rows: Tensor  #: (rows,) where they are in the data: all of it, unless some are held out
+    held: Tensor  #: (held,) the rows of the data that are held out
+    held_labels: Tensor  #: (held,) theirs, as wrong as the others
 
     @property
     def steps_per_epoch(self) -> int:
@@ -63,7 +68,17 @@ def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = 
         exact=spec.exact_noise,
         features=features,
     )
-    return Job(spec, data, labels, labels == data.y, manifest)
+    held, used = hold_back(rows, spec.recipe.hold_out, spec.seed)
+    if len(used) < spec.recipe.batch_size or (spec.recipe.hold_out and not len(held)):
+        raise ValueError(f"Recipe: hold_out must leave rows on both sides of {rows}, got {spec.recipe.hold_out}")
+    return Job(spec, data, labels[used], (labels == data.y)[used], manifest, used, held, labels[held])
+
+
+def hold_back(rows: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """The numbers of the rows to judge by, and of those to train on; all of these, in order, if the share is 0."""
+    number = round(share * rows)
+    order = np.random.default_rng([seed, 3]).permutation(rows) if number else np.arange(rows)
+    return torch.from_numpy(order[:number]), torch.from_numpy(order[number:])
 
 
 class Session:
@@ -88,7 +103,8 @@ class Session:
         self.spec, self.manifest, self.steps_per_epoch = spec, self.job.manifest, self.job.steps_per_epoch
         self.data = self.job.data.to(self.device)
         self.labels, self._clean = self.job.labels.to(self.device), self.job.clean.to(self.device)
-        self.epoch, self.best = 0, 0.0
+        self._rows, self._held = self.job.rows.to(self.device), self.job.held.to(self.device)
+        self.epoch, self.reached = 0, Reached()
         self.details: list[Detail] = []
         recipe, method = spec.recipe, spec.make_method()
         self.model = make_model(recipe.network, self.data.inputs, self.data.classes, spec.seed).to(self.device)
@@ -100,6 +116,8 @@ class Session:
             clean=self._clean if method.privileged else None,
         ).to(self.device)
         self.optimizer = make_optimizer(recipe, self.model.parameters())
+        self.average = Average(self.model.parameters(), recipe.average) if recipe.average else None
+        self._chosen: dict[str, Tensor] = {}  # weights of the epoch that counts, where rows are held out
 
     def __iter__(self) -> Iterator[EpochRecord]:
         while self.epoch < self.spec.recipe.epochs:
@@ -123,12 +141,14 @@ class Session:
         self.epoch += 1
         if self.epoch in self.spec.recipe.stages():
             self.details.append(look_closer(self.epoch, steps))
-        record = epoch_record(self.epoch, selecting, self.evaluate(), self.best, self.job.noise, rate, measured)
-        self.best = record.best_test_accuracy
-        return record
+        accuracy, validation = self.evaluate(), self._validate()
+        before, self.reached = self.reached, self.reached.after(accuracy, validation)
+        if self.reached.validation > before.validation:
+            self._chosen = self._weights()
+        return epoch_record(self.epoch, selecting, self.reached, validation, self.job.noise, rate, measured)
 
     def _step(self, rows: Tensor, keys: Tensor, moves: Tensor, reforward: bool) -> tuple[Tensor, Tensor, Tensor]:
-        x, y = self.data.x[rows], self.labels[rows]
+        x, y = self.data.x[self._rows[rows]], self.labels[rows]
         if self.spec.recipe.augment:
             x = augment(x, moves)
         set_keys(self.model, keys[0])
@@ -142,6 +162,8 @@ class Session:
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
+        if self.average is not None:
+            self.average.update()
         cut = self.criterion.method.cut(self.criterion.memory.state)
         return losses, weights, losses.new_tensor(math.nan) if cut is None else cut.clone()
 
@@ -154,31 +176,55 @@ class Session:
     def _sweep(self) -> Tensor:
         """The losses of all training rows on the labels given."""
         self.model.eval()
-        parts = zip(torch.split(self.data.x, 2_000), torch.split(self.labels, 2_000), strict=True)
-        return torch.cat([self.criterion.loss(self._output(x), y) for x, y in parts])
+        parts = zip(torch.split(self._rows, 2_000), torch.split(self.labels, 2_000), strict=True)
+        return torch.cat([self.criterion.loss(self._output(self.data.x[rows]), y) for rows, y in parts])
+
+    def evaluate(self) -> float:
+        """Accuracy on the test set, of the averaged weights if the recipe has them averaged."""
+        return self._accuracy(self.data.x_test, self.data.y_test)
+
+    def _validate(self) -> float:
+        """The same on the rows held out, with their noisy labels; NaN if there are none."""
+        if not len(self._held):
+            return math.nan
+        return self._accuracy(self.data.x[self._held], self.job.held_labels.to(self.device))
 
     @torch.no_grad()
-    def evaluate(self) -> float:
-        """Accuracy on the test set."""
+    def _accuracy(self, x_test: Tensor, y_test: Tensor) -> float:
         self.model.eval()
-        hits = [
-            (self._output(x).argmax(1) == y).sum()
-            for x, y in zip(torch.split(self.data.x_test, 2_000), torch.split(self.data.y_test, 2_000), strict=True)
-        ]
-        return float(torch.stack(hits).sum()) / len(self.data.y_test)
+        parts = zip(torch.split(x_test, 2_000), torch.split(y_test, 2_000), strict=True)
+        with self._averaged():
+            hits = [(self._output(x).argmax(1) == y).sum() for x, y in parts]
+        return float(torch.stack(hits).sum()) / len(y_test)
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.average is None else self.average.in_use()
+
+    def _weights(self) -> dict[str, Tensor]:
+        with self._averaged():
+            return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+    def final_weights(self) -> dict[str, Tensor]:
+        """Those that the reported accuracy is of."""
+        return self._chosen or self._weights()
 
     def state_dict(self) -> dict[str, Any]:
         """All that changes while training; tensors and plain values, safe to load with weights only.
 
         No random state: every draw is a function of the seed and the epoch.
         """
-        parts = {name: getattr(self, name).state_dict() for name in ("model", "criterion", "optimizer")}
-        return parts | {"epoch": self.epoch, "best": self.best}
+        parts = {name: part.state_dict() for name, part in self._parts().items()}
+        return parts | {"epoch": self.epoch, "reached": list(self.reached), "chosen": self._chosen}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name in ("model", "criterion", "optimizer"):
-            getattr(self, name).load_state_dict(state[name])
-        self.epoch, self.best = state["epoch"], state["best"]
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
+        self.epoch, self.reached = state["epoch"], Reached(*state["reached"])
+        self._chosen = {name: value.to(self.device) for name, value in state["chosen"].items()}
+
+    def _parts(self) -> dict[str, Any]:
+        parts = {"model": self.model, "criterion": self.criterion, "optimizer": self.optimizer}
+        return parts if self.average is None else parts | {"average": self.average}
 
 
 class Draws(NamedTuple):

@@ -145,7 +145,7 @@ def rows(results: Sequence[Result]) -> list[Row]:
     for result in results:
         spec = result.spec
         setting = Setting(spec.dataset, spec.noise, float(spec.noise_rate), variants[spec.identity()])
-        grouped[setting][spec.method].append(result)
+        grouped[setting][method_of(spec)].append(result)
     # what was meant to be run, as far as one can tell: in each setting what there is at any noise rate
     methods: dict[Setting, set[str]] = defaultdict(set)
     seeds: dict[Setting, set[int]] = defaultdict(set)
@@ -158,6 +158,15 @@ def rows(results: Sequence[Result]) -> list[Row]:
         names = sorted(methods[alike], key=method_order)
         table.append(Row(setting, {name: _cell(grouped[setting][name], seeds[alike]) for name in names}))
     return table
+
+
+def method_of(spec: RunSpec) -> str:
+    """The column of a run: its method, and in brackets what was combined with it."""
+    options = {
+        f"averaged {spec.recipe.average:g}": spec.recipe.average > 0,
+        f"stopped early {spec.recipe.hold_out:g}": spec.recipe.hold_out > 0,
+    }
+    return spec.method + "".join(f" ({name})" for name, asked in options.items() if asked)
 
 
 def all_methods(table: Sequence[Row]) -> list[str]:
@@ -231,6 +240,7 @@ def _variants(results: Sequence[Result]) -> dict[str, str]:
     for result in results:
         spec = result.spec
         way = {**dataclasses.asdict(spec.recipe), "exact_noise": spec.exact_noise, "reforward": spec.reforward}
+        del way["average"], way["hold_out"]  # see `method_of`
         fields[spec.identity()] = spec.dataset, way
         ways[spec.dataset].append(way)
     differing = {

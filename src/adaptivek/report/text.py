@@ -19,6 +19,7 @@ from .tables import (
     all_methods,
     claims,
     median_gap_closed,
+    method_of,
 )
 
 NAMES = {
@@ -42,8 +43,10 @@ def plain(text: str) -> str:
 
 def named(name: str) -> str:
     """A method or data set as the paper writes it; parameters of a method in brackets."""
+    name, bracket, options = name.partition(" (")  # what was combined with a method
     base, colon, rest = name.partition(":")
-    return plain(f"{NAMES.get(base, base)} ({rest})" if colon and base in NAMES else NAMES.get(name, name))
+    found = f"{NAMES.get(base, base)} ({rest})" if colon and base in NAMES else NAMES.get(name, name)
+    return plain(f"{found}{bracket}{options}")
 
 
 def setting_name(setting: Setting) -> str:
@@ -131,7 +134,7 @@ def markdown(table: Sequence[Row], failed: Sequence[Failure] = ()) -> str:
 
 def run_name(failure: Failure) -> str:
     spec = failure.spec
-    return f"{setting_name(Setting(spec.dataset, spec.noise, spec.noise_rate))}, {named(spec.method)}, seed {spec.seed}"
+    return f"{setting_name(Setting(spec.dataset, spec.noise, spec.noise_rate))}, {named(method_of(spec))}, seed {spec.seed}"
 
 
 def _claims_markdown(table: Sequence[Row]) -> str:
