@@ -12,7 +12,7 @@ from .checks import check_choice, check_number
 from .methods import build
 from .models import MODELS
 from .noise import NOISES, Noise
-from .types import Selector
+from .types import Selector, answers
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,9 @@ class RunSpec:
         check_number("RunSpec", "noise_rate", self.noise_rate, 0, 1)
         check_number("RunSpec", "seed", self.seed, 0, whole=True)
         self.make_noise()
-        self.make_method()
+        method = self.make_method()
+        if self.reforward and answers(method) > 1:
+            raise ValueError(f"RunSpec: reforward must be False for {method.name}, got True")
 
     def make_noise(self) -> Noise:
         check_choice("RunSpec", "noise", self.noise, [name for name in NOISES if name != "matrix"])

@@ -134,7 +134,8 @@ def markdown(table: Sequence[Row], failed: Sequence[Failure] = ()) -> str:
 
 def run_name(failure: Failure) -> str:
     spec = failure.spec
-    return f"{setting_name(Setting(spec.dataset, spec.noise, spec.noise_rate))}, {named(method_of(spec))}, seed {spec.seed}"
+    setting = Setting(spec.dataset, spec.noise, spec.noise_rate)
+    return f"{setting_name(setting)}, {named(method_of(spec))}, seed {spec.seed}"
 
 
 def _claims_markdown(table: Sequence[Row]) -> str:
