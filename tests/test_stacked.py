@@ -15,7 +15,7 @@ from adaptivek.models import Conv2d
 from adaptivek.objective import begin_epoch, objective, own_losses, remember, start
 from adaptivek.recipes import Recipe, RunSpec
 from adaptivek.stacked import Stack, merged
-from adaptivek.train import PAD, Session, augment, draws, prepare
+from adaptivek.train import PAD, Session, augment, distort, draws, prepare
 from adaptivek.types import Task
 
 from .tiny import answered, swept
@@ -156,6 +156,21 @@ def test_augmentation_against_plain_slices():
     for image, (down, right, mirrored) in enumerate(moves.tolist()):
         expected = padded[image, :, down : down + 10, right : right + 12]
         assert torch.equal(augment(x, moves)[image], expected.flip(-1) if mirrored else expected)
+
+
+def test_a_distorted_image_against_plain_loops():
+    x = torch.arange(1.0, 65.0).view(1, 1, 8, 8).expand(2, 1, 8, 8)
+    found = distort(x, torch.tensor([[3, 0, 8], [7, 7, 16]]))
+    for image, (down, right, factor) in enumerate([(3, 0, 1.0), (7, 7, 1.5)]):
+        for row in range(8):
+            for column in range(8):
+                hidden = abs(row - down) <= 2 and abs(column - right) <= 2
+                assert found[image, 0, row, column] == (0 if hidden else factor * x[image, 0, row, column])
+
+
+def test_texts_have_no_views(splits):
+    with pytest.raises(ValueError, match="method must be one without views for data that are not images, got augdesc"):
+        job("augdesc", splits[0]._replace(x=splits[0].x.flatten(1)))
 
 
 def test_augmentation_is_drawn_anew_each_epoch_and_reaches_all_places(splits):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .checks import check_choice, check_number
-from .methods import build
+from .methods import METHODS, build
 from .models import MODELS
 from .noise import NOISES, Noise
 from .types import Selector, answers
@@ -96,6 +96,15 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
+MOST_NOISE = 0.95  # that a method is told of, however wrong: it must keep something
+
+
+def told_ratio(text: str) -> bool:
+    """Whether a run of this method is told the noise ratio: it needs it, and the text leaves it open."""
+    name, _, rest = text.partition(":")
+    return name in METHODS and METHODS[name].needs_ratio and "keep=" not in rest
+
+
 @dataclass(frozen=True)
 class RunSpec:
     """All that decides a run. Two runs with equal specifications on one device give equal results."""
@@ -108,14 +117,18 @@ class RunSpec:
     seed: int = 0
     reforward: bool = False  #: run the kept samples through the network again, as the notebook does
     recipe: Recipe = field(default_factory=Recipe)
+    ratio_error: float = 0.0  #: how far a method that must be told the noise ratio is told a wrong one
 
     def __post_init__(self) -> None:
         check_number("RunSpec", "noise_rate", self.noise_rate, 0, 1)
+        check_number("RunSpec", "ratio_error", self.ratio_error, -1, 1)
         check_number("RunSpec", "seed", self.seed, 0, whole=True)
         self.make_noise()
         method = self.make_method()
         if self.reforward and answers(method) > 1:
             raise ValueError(f"RunSpec: reforward must be False for {method.name}, got True")
+        if self.ratio_error and not told_ratio(self.method):
+            raise ValueError(f"RunSpec: ratio_error must be 0 for {self.method}, which is not told the noise ratio")
 
     def make_noise(self) -> Noise:
         check_choice("RunSpec", "noise", self.noise, [name for name in NOISES if name != "matrix"])
@@ -123,6 +136,8 @@ class RunSpec:
 
     def make_method(self) -> Selector[Any]:
         # as in the paper, methods that need the noise ratio are given the true one unless told otherwise
+        if self.ratio_error:
+            return build(self.method, keep=1 - min(max(self.noise_rate + self.ratio_error, 0.0), MOST_NOISE))
         return build(self.method, keep=1 - self.noise_rate) if self.noise_rate < 1 else build(self.method)
 
     @classmethod

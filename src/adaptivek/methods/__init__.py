@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..types import Selector
+from ..types import Selector, answers
 from .adaptive_k import AdaptiveK as AdaptiveK
 from .augdesc import AugDesc as AugDesc
 from .bare import BARE as BARE
@@ -76,7 +76,7 @@ def needs(method: type[Selector[Any]]) -> list[str]:
         "truth": method.privileged,
         "ratio": method.needs_ratio,
         "warm-up": method.wants_warmup,
-        "logits": method.needs_logits or method.losses is not Selector.losses,
+        "logits": method.needs_logits or answers(method) > 1 or method.losses is not Selector.losses,
         "rows": method.needs_rows,
         "epochs": method.needs_epochs,
         f"sweep of {method.sweeps}": bool(method.sweeps),
@@ -84,6 +84,11 @@ def needs(method: type[Selector[Any]]) -> list[str]:
         f"{method.views} views": method.views > 1,
     }
     return [need for need, wanted in found.items() if wanted]
+
+
+def passes(method: type[Selector[Any]]) -> tuple[int, int]:
+    """Forward and backward passes of a step."""
+    return method.networks * method.views, method.networks
 
 
 def build(text: str, **preferred: Any) -> Selector[Any]:
