@@ -35,7 +35,7 @@ def make(text: str, **options: object) -> adaptivek.Selection:
     truth = {"clean": CLEAN} if text == "oracle" else {}
     criterion = adaptivek.Selection(text, warmup=2, rows=ROWS, classes=CLASSES, **truth, **options)
     if criterion.method.needs_epochs:
-        criterion.start_epoch(0, torch.arange(ROWS) / 80)
+        criterion.start_epoch(0, tiny.swept(criterion.method, ROWS))
     return criterion
 
 
@@ -71,13 +71,13 @@ def every_method_step_by_step() -> None:
         starved = 0
         for step, sizes in enumerate(SIZES):
             (x, y, index), mine = batch(step), part(sizes)
-            expected = whole(alone(x), y, index)
-            found = ours(shared(x[mine]), y[mine], index[mine])
+            expected = whole(tiny.answered(whole.method, alone(x)), y, index)
+            found = ours(tiny.answered(ours.method, shared(x[mine])), y[mine], index[mine])
             for loss, optimizer in zip((expected, found), optimizers, strict=True):
                 optimizer.zero_grad()
                 loss.backward()
             torch.testing.assert_close(found, expected)
-            assert torch.equal(ours.kept, whole.kept[mine]), (text, step)
+            assert torch.equal(ours.kept, whole.kept[..., mine]), (text, step)
             torch.testing.assert_close(gradients(shared), gradients(alone))
             for optimizer in optimizers:
                 optimizer.step()
@@ -116,8 +116,9 @@ def one_big_batch() -> None:
             (x, y, index), mine = batch(step), part((40, 24))
             alone.zero_grad()
             shared.zero_grad()
-            whole(alone(x), y, index).backward()
-            ours(adaptivek.rerun(shared, x[mine].split(10)), y[mine], index[mine]).backward()
+            whole(tiny.answered(whole.method, alone(x)), y, index).backward()
+            output = tiny.answered(ours.method, adaptivek.rerun(shared, x[mine].split(10)))
+            ours(output, y[mine], index[mine]).backward()
             torch.testing.assert_close(gradients(shared), gradients(alone))
             same(ours, whole)
 
@@ -136,9 +137,10 @@ def windows() -> None:
             found = adaptivek.Accumulation(ours, shared.parameters())
             for seed in seeds:
                 (x, y, index), mine = batch(seed), part((40, 24))
-                expected(whole(alone(x), y, index)).backward()
+                expected(whole(tiny.answered(whole.method, alone(x)), y, index)).backward()
                 with nullcontext() if seed == seeds[-1] else shared.no_sync():
-                    found(ours(shared(x[mine]), y[mine], index[mine])).backward()
+                    output = tiny.answered(ours.method, shared(x[mine]))
+                    found(ours(output, y[mine], index[mine])).backward()
             torch.testing.assert_close(gradients(shared), gradients(alone))
             same(ours, whole)
 

@@ -96,16 +96,16 @@ def test_the_paper_is_420_runs_and_the_demo_needs_no_download():
 
 
 def test_identity_tells_runs_apart_and_nothing_else():
-    spec = RunSpec("digits", noise_rate=0.2, recipe=RECIPES["digits"])
+    spec = RunSpec("digits", "mkl", noise_rate=0.2, recipe=RECIPES["digits"])
     changed = [
         *(dataclasses.replace(spec, **{key: value}) for key, value in {
-            "dataset": "mnist", "method": "mkl", "noise": "symmetric", "noise_rate": 0.3, "exact_noise": True,
-            "seed": 1, "reforward": True,
+            "dataset": "mnist", "method": "rt", "noise": "symmetric", "noise_rate": 0.3, "exact_noise": True,
+            "seed": 1, "reforward": True, "ratio_error": 0.2,
         }.items()),
         *(dataclasses.replace(spec, recipe=dataclasses.replace(spec.recipe, **{key: value})) for key, value in {
             "network": "notebook-cnn", "epochs": 7, "warmup_epochs": 7, "batch_size": 7, "optimizer": "adam",
             "learning_rate": 0.7, "momentum": 0.7, "weight_decay": 0.7, "decay_every": 7, "decay_factor": 0.7,
-            "augment": True, "precision": "bfloat16",
+            "augment": True, "precision": "bfloat16", "average": 0.7, "hold_out": 0.7,
         }.items()),
     ]  # fmt: skip
     assert len(changed) == len(dataclasses.fields(RunSpec)) - 1 + len(dataclasses.fields(Recipe))
@@ -113,6 +113,20 @@ def test_identity_tells_runs_apart_and_nothing_else():
     assert RunSpec("digits", noise_rate=1).identity() == RunSpec("digits", noise_rate=1.0).identity()
     # written down once: it must be the same in every version that is to read old results
     assert RunSpec("mnist", "mkl", noise_rate=0.4, seed=2).identity() == "fcb0ff62daaf7ccf"
+
+
+def test_methods_that_are_told_the_ratio_can_be_told_a_wrong_one():
+    grid = Grid(("digits",), methods=("vanilla", "mkl", "rt:keep=0.5"), noise_rates=(0.1, 0.4), seeds=1,
+                ratio_errors=(-0.2, 0.0, 0.2))  # fmt: skip
+    told = {(spec.method, spec.noise_rate, spec.ratio_error): spec.make_method() for spec in grid.specs()}
+    assert len(told) == 2 * (1 + 3 + 1)  # nobody tells vanilla, or a method whose share is given
+    keep = [told["mkl", rate, error].keep for rate in (0.1, 0.4) for error in (-0.2, 0.0, 0.2)]
+    assert keep == pytest.approx([1.0, 0.9, 0.7, 0.8, 0.6, 0.4])  # no share above 1
+    assert RunSpec("digits", "mkl", noise_rate=0.9, ratio_error=0.5).make_method().keep == pytest.approx(0.05)
+    with pytest.raises(ValueError, match="ratio_error must be 0 for vanilla, which is not told the noise ratio"):
+        RunSpec("digits", "vanilla", ratio_error=0.2)
+    with pytest.raises(ValueError, match="method must be one of oracle"):
+        Grid(("digits",), methods=("best",), ratio_errors=(0.2,)).specs()
 
 
 def test_a_run_that_is_done_is_never_done_again(tmp_path, plain):

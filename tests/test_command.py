@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from adaptivek.cli import Overrides
-from adaptivek.methods import METHODS, needs
+from adaptivek.methods import METHODS, needs, passes
 from adaptivek.models import make_model
 from adaptivek.noise import Manifest
 from adaptivek.recipes import Recipe, RunSpec
@@ -145,10 +145,14 @@ def test_methods_are_listed_with_a_line_and_a_paper():
         line = next(line for line in done.stdout.splitlines() if line.startswith(name + " "))
         assert method.summary[:30] in line
         assert method.paper in line
-        assert all(need in done.stdout for need in needs(method))
+        assert all(word in done.stdout for need in needs(method) for word in need.split())
+        assert " {} + {} ".format(*passes(method)) in line
     assert needs(METHODS["oracle"]) == ["truth", "rows"]
     assert needs(METHODS["vanilla+mkl"]) == ["ratio", "warm-up"]
     assert needs(METHODS["vanilla"]) == []
+    assert needs(METHODS["moit"]) == ["logits", "rows", "epochs", "sweep of features"]
+    assert needs(METHODS["jocor"]) == ["ratio", "logits", "epochs", "2 networks"]
+    assert [passes(METHODS[name]) for name in ("vanilla", "co-teaching", "augdesc")] == [(1, 1), (2, 2), (2, 1)]
 
 
 def test_help_names_every_command_and_every_part_of_a_recipe():

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 import adaptivek
 
 from .reference import ONE_EACH
-from .tiny import judge
+from .tiny import answered, judge, swept
 
 ROWS, CLASSES = 96, 5
 CLEAN = torch.arange(ROWS) % 3 > 0
@@ -24,7 +24,7 @@ def make(text: str, warmup: int = 1) -> adaptivek.Selection:
     truth = {"clean": CLEAN} if text == "oracle" else {}
     criterion = adaptivek.Selection(text, warmup=warmup, rows=ROWS, classes=CLASSES, **truth)
     if criterion.method.needs_epochs:
-        criterion.start_epoch(0, torch.arange(ROWS) / 40)
+        criterion.start_epoch(0, swept(criterion.method, ROWS))
     return criterion
 
 
@@ -58,9 +58,9 @@ def test_a_window_run_again_is_the_step_of_one_big_batch(text):
     whole, parts = make(text), make(text)
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (big, small)]
     for x, y, index in loader(32):
-        expected = whole(big(x), y, index)
+        expected = whole(answered(whole.method, big(x)), y, index)
         window = [(part,) for part in x.split(12)]  # the last one is smaller
-        found = parts(adaptivek.rerun(lambda b: small(b[0]), window), y, index)
+        found = parts(answered(whole.method, adaptivek.rerun(lambda b: small(b[0]), window)), y, index)
         for loss, optimizer in zip((expected, found), optimizers, strict=True):
             optimizer.zero_grad()
             loss.backward()
@@ -110,7 +110,7 @@ def test_a_window_judged_in_parts_is_the_mean_over_all_that_was_kept(text, scale
         accumulate.start()
         total, number, value = 0.0, 0, 0.0
         for x, y, index in window:
-            part = accumulate(criterion(model(x), y, index))
+            part = accumulate(criterion(answered(criterion.method, model(x)), y, index))
             (scale * part).backward()
             value += part.item()
             kept, weight = judge(reference, twin(x), y, index)
@@ -167,7 +167,7 @@ def test_mixed_precision_judges_the_losses_of_the_outputs_as_they_are(text, dtyp
         for x, y, index in loader(32):
             optimizer.zero_grad()
             with torch.autocast("cpu", dtype):
-                logits = model(x.float())
+                logits = answered(criterion.method, model(x.float()))
                 loss = criterion(logits, y, index)
             assert (logits.dtype, loss.dtype) == (dtype, torch.float32)
             expected = reference(logits.float(), y, index)
@@ -199,7 +199,8 @@ class Resumable:
             x, y, index = next(iter(DataLoader(adaptivek.indexed(data()), ROWS)))
             rows = order[16 * place : 16 * place + 16]
             self.optimizer.zero_grad()
-            self.criterion(self.model(x[rows]), y[rows], index[rows]).backward()
+            output = answered(self.criterion.method, self.model(x[rows]))
+            self.criterion(output, y[rows], index[rows]).backward()
             self.optimizer.step()
             self.step += 1
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import adaptivek
 from adaptivek.methods import METHODS, build
+from adaptivek.types import answers
 
 from .reference import REFERENCES
 from .reference.adaptive_k import AdaptiveK
@@ -31,30 +32,38 @@ def test_does_what_the_reference_does(text, warmup):
     reference = rule(rows, classes, clean, **options)
     privileged = {"clean": torch.from_numpy(clean)} if text == "oracle" else {}
     criterion = adaptivek.Selection(text, warmup=warmup, rows=rows, classes=classes, **privileged)
-    partial = 0
+    partial, several = 0, answers(criterion.method) > 1
     for epoch in range(epochs):
-        everywhere = _logits(rng, labels, clean, epoch)
-        losses = cross_entropy(everywhere.astype(np.float64), labels)
-        criterion.start_epoch(epoch, torch.from_numpy(losses))
+        networks = np.stack([_logits(rng, labels, clean, epoch) for _ in range(answers(criterion.method))])
+        everywhere = networks if several else networks[0]
+        swept = cross_entropy(networks[0].astype(np.float64), labels)
+        if criterion.method.sweeps == "features":
+            swept = networks[0].astype(np.float64)
+        criterion.start_epoch(epoch, torch.from_numpy(swept))
         if epoch * steps >= warmup:
-            reference.start_epoch(epoch, losses)
+            reference.start_epoch(epoch, swept)
         order = rng.permutation(rows).reshape(steps, size)
         for step, batch in enumerate(order):
-            logits = torch.from_numpy(everywhere[batch]).requires_grad_()
+            given = everywhere[..., batch, :]
+            logits = torch.from_numpy(given).requires_grad_()
             loss = criterion(logits, torch.from_numpy(labels[batch]), torch.from_numpy(batch))
             loss.backward()
             if epoch * steps + step < warmup:
-                loss_of, weights = (lambda x, y=labels[batch]: cross_entropy(x, y)), np.ones(size)
+                loss_of, weights = (lambda x, y=labels[batch]: _plain(x, y)), np.ones(given.shape[:-1])
             else:
-                loss_of, weights = reference.step(everywhere[batch].astype(np.float64), labels[batch], batch)
+                loss_of, weights = reference.step(given.astype(np.float64), labels[batch], batch)
             weights = np.asarray(weights, dtype=np.float64)
             np.testing.assert_allclose(criterion.weights, weights, rtol=1e-4, atol=1e-5)
-            value, gradient = _mean(loss_of, everywhere[batch].astype(np.float64), weights)
+            value, gradient = _mean(loss_of, given.astype(np.float64), weights)
             np.testing.assert_allclose(loss.item(), value, rtol=1e-4, atol=1e-6)
             np.testing.assert_allclose(logits.grad, gradient, rtol=1e-3, atol=1e-5)
-            partial += 0 < weights.sum() < size
+            partial += 0 < weights.reshape(-1, size)[-1].sum() < size
     if METHODS[text.partition(":")[0]].leaves_out:  # a reference that keeps all or nothing would prove little
         assert partial > epochs * steps / 4
+
+
+def _plain(logits, labels):
+    return cross_entropy(logits, labels) if logits.ndim == 2 else np.stack([_plain(each, labels) for each in logits])
 
 
 def _logits(rng, labels, clean, epoch):
@@ -69,8 +78,8 @@ def _logits(rng, labels, clean, epoch):
 def _mean(loss_of, logits, weights, step=1e-5):
     """The weighted mean of the losses and its gradient, by differences."""
 
-    def mean(x):
-        return (loss_of(x) * weights).sum() / max(weights.sum(), 1e-300) if weights.any() else 0.0
+    def mean(x):  # for several networks or views, the sum of theirs
+        return ((loss_of(x) * weights).sum(-1) / np.maximum(weights.sum(-1), 1e-300)).sum()
 
     gradient = np.zeros_like(logits)
     for place in np.ndindex(*logits.shape):
@@ -216,6 +225,7 @@ def test_labels_that_the_network_finds_impossible_have_finite_gradients():
         "label-smoothing",
         "sce",
         "selc",
+        "sop",
     ):
         criterion = adaptivek.Selection(text, warmup=0, rows=2, classes=3)
         logits = torch.tensor([[400.0, 0.0, 0.0], [0.0, 1.0, 2.0]], requires_grad=True)

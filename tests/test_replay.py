@@ -12,6 +12,7 @@ import adaptivek
 from adaptivek import replay
 
 from .reference import ONE_EACH
+from .tiny import answered, swept
 
 ROWS = 200
 
@@ -32,7 +33,7 @@ def make(text: str) -> adaptivek.Selection:
     truth = {"clean": clean} if text == "oracle" else {}
     criterion = adaptivek.Selection(text, warmup=2, rows=ROWS, classes=5, **truth)
     if criterion.method.needs_epochs:
-        criterion.start_epoch(0, torch.arange(ROWS) / 80)
+        criterion.start_epoch(0, swept(criterion.method, ROWS))
     return criterion
 
 
@@ -81,17 +82,18 @@ def test_replayed_equals_eager(text, half, criterion_that_replays):
             criterion_that_replays.on[0] = on
             x = (logits.half() if half else logits).clone().requires_grad_()
             scale = 1024 if half else 1
-            first = criterion(x, target, index)
-            second = criterion(x * 2, target, index)
+            first = criterion(answered(criterion.method, x), target, index)
+            second = criterion(answered(criterion.method, x * 2), target, index)
             total = first + 3 * second
             if not criterion.takes_logits:
                 total = total + criterion.reduce((x.float() ** 2).mean(1), index=index)
             (scale * total).backward()
             grads.append(x.grad)
-        torch.testing.assert_close(*grads)
+        # in half the gradients of both calls are rounded before they are added, and may nearly cancel
+        torch.testing.assert_close(*grads, **({"rtol": 1e-3, "atol": 1e-4} if half else {}))
         assert grads[0].dtype == x.dtype
         assert torch.equal(replayed.kept, eager.kept)
-        assert replayed.kept.shape == (len(target),)
+        assert replayed.kept.shape == answered(replayed.method, logits).shape[:-1]
     for name, value in eager.state_dict().items():
         torch.testing.assert_close(replayed.state_dict()[name], value)
     graphs = replayed._replay._graphs.values()

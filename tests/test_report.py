@@ -311,3 +311,38 @@ def test_a_folder_without_results_is_one_line_and_exit_code_2(tmp_path, capsys, 
     assert exit.value.code == 2
     assert "folder must hold results of `adaptivek bench`" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_what_was_combined_with_a_method_is_a_column_beside_it():
+    def with_(method: str, last: float, error: float = 0.0, **options: float) -> Result:
+        run = result(method, last)
+        recipe = dataclasses.replace(SHORT, **options)
+        return dataclasses.replace(run, spec=dataclasses.replace(run.spec, recipe=recipe, ratio_error=error))
+
+    runs = [
+        with_("mkl", 0.7, -0.2), with_("vanilla", 0.5), with_("mkl", 0.9), with_("vanilla", 0.6, average=0.999),
+        with_("oracle", 0.95, average=0.999, hold_out=0.1), with_("gce", 0.8),
+    ]  # fmt: skip
+    (row,) = rows(runs)  # one setting: nothing of this makes another
+    assert {name: row.stat(name, "last").mean for name in row.cells} == {
+        "oracle (averaged 0.999) (stopped early 0.1)": 0.95,
+        "vanilla": 0.5,
+        "vanilla (averaged 0.999)": 0.6,
+        "mkl": 0.9,
+        "mkl (ratio -20 points)": 0.7,
+        "gce": 0.8,
+    }
+    assert list(row.cells)[-1] == "gce"
+    assert row.winners("last") == ["mkl"]  # Oracle, averaged or not, is no rival
+    text = markdown(rows(runs))
+    assert "| MKL (ratio -20 points) | ratio | 1 | 1 |" in text
+    assert "| Vanilla (averaged 0.999) | nothing | 1 | 1 |" in text
+
+
+def test_the_report_says_what_methods_need_and_cost():
+    runs = [*setting(vanilla=0.5, itlm=0.6), result("co-teaching", 0.7), result("augdesc:ramp=3", 0.7)]
+    text = markdown(rows(runs))
+    assert "| co-teaching | ratio, logits, epochs, 2 networks | 2 | 2 |" in text
+    assert "| augdesc:ramp=3 | ratio, logits, epochs, 2 views | 2 | 1 |" in text
+    assert "| itlm | ratio, rows, epochs, sweep of losses | 1 | 1 |" in text
+    assert "ratio, rows, epochs, sweep of losses" in page(runs)

@@ -11,6 +11,7 @@ import torch
 import adaptivek
 from adaptivek.methods import METHODS, build
 from adaptivek.methods.beta_mixture import posterior
+from adaptivek.methods.moit import believe
 
 ROWS = 60
 
@@ -93,6 +94,77 @@ def test_dlt_reads_the_noise_ratio_from_the_share_left_out_and_from_the_gap():
     assert criterion.threshold == pytest.approx((5 + 0.5) / 2, abs=0.1)  # between the heaps of the epoch before
 
 
+def test_each_network_is_trained_on_what_the_other_finds_easy():
+    criterion = adaptivek.Selection("co-teaching:keep=0.5,ramp=1")
+    criterion.start_epoch(1)
+    first = torch.tensor([[5.0, 0.0], [4.0, 0.0], [0.0, 4.0], [0.0, 5.0]], requires_grad=True)
+    second = torch.tensor([[5.0, 0.0], [0.0, 4.0], [4.0, 0.0], [0.0, 5.0]], requires_grad=True)
+    model = adaptivek.Peers([torch.nn.Identity(), torch.nn.Identity()])
+    assert model(first).shape == (2, 4, 2)
+    assert model.eval()(first) is first
+    loss = criterion(torch.stack([first, second]), torch.zeros(4, dtype=torch.int64))
+    assert criterion.kept.tolist() == [[True, False, True, False], [True, True, False, False]]
+    loss.backward()
+    assert (first.grad != 0).any(1).tolist() == [True, False, True, False]
+    # the mean of each, once: the notorious second division by the number kept is not there
+    expected = [torch.nn.functional.cross_entropy(x[kept], torch.zeros(2, dtype=torch.int64))
+                for x, kept in ((first, [0, 2]), (second, [0, 1]))]  # fmt: skip
+    torch.testing.assert_close(loss, sum(expected))
+    with pytest.raises(ValueError, match=r"needs the logits of 2 networks or views, stacked: .*, got \(4, 2\)"):
+        criterion(first, torch.zeros(4, dtype=torch.int64))
+    criterion.eval()
+    both = torch.cat([first, second])
+    expected = torch.nn.functional.cross_entropy(both, torch.zeros(8, dtype=torch.int64))
+    torch.testing.assert_close(criterion(torch.stack([first, second]), torch.zeros(4, dtype=torch.int64)), expected)
+
+
+def test_networks_that_agree_have_no_divergence_and_those_that_differ_are_left_out():
+    sure, unsure = torch.tensor([6.0, 0.0, 0.0]), torch.tensor([1.0, 0.0, 0.0])
+    criterion = adaptivek.Selection("jocor:keep=0.5,ramp=1,agreement=0.9")
+    criterion.start_epoch(1)
+    # both rather unsure; one sure and one not; labels 0
+    logits = torch.stack([torch.stack([unsure, sure]), torch.stack([unsure, unsure])])
+    loss = criterion(logits, torch.zeros(2, dtype=torch.int64))
+    assert criterion.kept.tolist() == [[True, False]] * 2
+    assert float(loss) == pytest.approx(0.1 * 2 * -float(unsure.log_softmax(0)[0]))
+
+
+def test_neighbours_tell_wrong_labels_by_where_rows_lie():
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], 60)
+    features = torch.from_numpy(np.eye(3)[truth] * 4 + rng.normal(size=(180, 3)) * 0.5).float()
+    wrong = rng.random(180) < 0.25
+    labels = torch.from_numpy(np.where(wrong, (truth + 1) % 3, truth))
+    found = believe(features, labels, 3, 15).numpy()
+    assert (found & wrong).sum() <= 3  # a class with fewer right labels than the median fills up with wrong ones
+    assert (found & ~wrong).sum() > 0.9 * (~wrong).sum()
+    assert len(set(np.bincount(labels.numpy()[found]).tolist())) == 1
+    unseen = labels.clone()
+    unseen[:5] = -1
+    assert believe(features, unseen, 3, 15)[:5].all()
+
+
+def test_a_label_that_stays_improbable_is_explained_away():
+    criterion = adaptivek.Selection("sop:rate_u=1.0,rate_v=1.0", rows=2, classes=3)
+    logits = torch.tensor([[4.0, 0.0, 0.0], [4.0, 0.0, 0.0]], requires_grad=True)
+    pulls = []
+    for _ in range(40):  # row 0 has a wrong label, row 1 the right one
+        logits.grad = None
+        criterion(logits, torch.tensor([1, 0]), torch.tensor([0, 1])).backward()
+        pulls.append(logits.grad.norm(dim=1))
+    assert pulls[0][0] > 0.5
+    assert pulls[-1][0] < 0.1 * pulls[0][0]
+    torch.testing.assert_close(pulls[-1][1], pulls[0][1], rtol=0.1, atol=0)
+    assert criterion.u[0] > 0.5
+    assert criterion.u[1] < 0.1
+
+
+def test_a_round_that_begins_anew_says_how_old_the_network_is():
+    anew, on = build("itlm:begin=anew,every=3"), build("itlm:every=3")
+    assert [anew.age(epoch) for epoch in range(7)] == [0, 1, 2, 0, 1, 2, 0]
+    assert [on.age(epoch) for epoch in range(4)] == [0, 1, 2, 3]
+
+
 def test_exponentiated_gradient_weighs_by_the_sum_of_all_losses():
     criterion = adaptivek.Selection("eg-reweighting:rate=0.5", rows=3)
     for losses in ([1.0, 3.0, 2.0], [1.0, 1.0, 4.0]):
@@ -125,6 +197,15 @@ def test_a_method_that_remembers_rows_says_so_when_it_is_not_told_their_number(n
         ("rt:power=0", "RT: power must be a number above 0, got 0.0"),
         ("rt:late=2", "RT: late must be a number in [-1, 1], got 2.0"),
         ("itlm:keep=1.5", "ITLM: keep must be a number in (0, 1], got 1.5"),
+        ("itlm:begin=later", "ITLM: begin must be one of anew, on; got 'later'"),
+        ("co-teaching:keep=0", "CoTeaching: keep must be a number in (0, 1], got 0.0"),
+        ("co-teaching:ramp=0", "CoTeaching: ramp must be a whole number of at least 1, got 0"),
+        ("jocor:agreement=1", "JoCoR: agreement must be a number in [0, 1), got 1.0"),
+        ("augdesc:keep=2", "AugDesc: keep must be a number in (0, 1], got 2.0"),
+        ("moit:neighbours=0", "MOIT: neighbours must be a whole number of at least 1, got 0"),
+        ("moit:plain=0", "MOIT: plain must be a whole number of at least 1, got 0"),
+        ("sop:rate_u=0", "SOP: rate_u must be a number above 0, got 0.0"),
+        ("truncated-gce:truncate=0", "TruncatedGCE: truncate must be a number in (0, 1), got 0.0"),
         ("itlm:every=0", "ITLM: every must be a whole number of at least 1, got 0"),
         ("beta-mixture:rounds=0", "BetaMixture: rounds must be a whole number of at least 1, got 0"),
         ("eg-reweighting:rate=0", "EGReweighting: rate must be a number above 0, got 0.0"),

@@ -13,7 +13,7 @@ from adaptivek.data import Split, load
 from adaptivek.methods import build
 from adaptivek.methods.rt import RT
 from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.search import accuracy, hold_back, search_rt, suggest, text
+from adaptivek.search import accuracy, in_two, search_rt, suggest, text
 from adaptivek.train import Session, prepare
 
 QUICK = Recipe(network="digits-cnn", epochs=2, warmup_epochs=0, batch_size=20)
@@ -44,7 +44,7 @@ class Fixed:
 
 def test_the_search_sees_noisy_training_rows_only(small):
     job = prepare(SPEC, small)
-    held_back = hold_back(job, 0.25)
+    held_back = in_two(job, 0.25)
     assert (len(held_back.y), len(held_back.y_test)) == (150, 50)
     known = {row.numpy().tobytes(): int(label) for row, label in zip(small.x, job.labels, strict=True)}
     found = [*zip(held_back.x, held_back.y, strict=True), *zip(held_back.x_test, held_back.y_test, strict=True)]
@@ -56,7 +56,7 @@ def test_the_search_sees_noisy_training_rows_only(small):
 
 
 def test_candidates_are_trained_on_the_labels_as_they_are(small):
-    held_back = hold_back(prepare(SPEC, small), 0.25)
+    held_back = in_two(prepare(SPEC, small), 0.25)
     session = Session(dataclasses.replace(SPEC, method="rt:keep=0.7", noise_rate=0.0), held_back, "cpu")
     assert torch.equal(session.labels, held_back.y)
     assert accuracy(SPEC, RT(keep=0.7), held_back, "cpu") == list(session)[-1].test_accuracy
@@ -73,7 +73,7 @@ def test_what_is_wrong_is_said(small):
     with pytest.raises(ValueError, match=r"search_rt: validation must be a number in \(0, 1\), got 1"):
         search_rt(SPEC, small, validation=1)
     with pytest.raises(ValueError, match=r"search_rt: validation must leave rows on both sides of 200, got 0\.99"):
-        hold_back(prepare(SPEC, small), 0.99)
+        in_two(prepare(SPEC, small), 0.99)
 
 
 def test_without_optuna_it_says_what_to_install(small, monkeypatch):

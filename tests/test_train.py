@@ -20,7 +20,7 @@ from adaptivek.models import MODELS, make_model
 from adaptivek.noise import corrupt
 from adaptivek.recipes import RECIPES, Recipe, RunSpec
 from adaptivek.records import EpochRecord, Steps, look_closer, measure
-from adaptivek.train import Session, draws
+from adaptivek.train import Session, draws, networks
 
 QUICK = Recipe(network="digits-cnn", epochs=4, warmup_epochs=2, decay_every=3)
 
@@ -125,26 +125,75 @@ def test_truth_reaches_the_oracle_alone(method, small):
     assert records[-1].clean_loss_mean != others[-1].clean_loss_mean  # the measurement did see it
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("stop", [1, 3])
-def test_stop_save_load_go_on_is_bit_equal(method, stop, small):
-    whole = Session(spec(method=method), small, "cpu")
-    first = Session(spec(method=method), small, "cpu")
+@pytest.mark.parametrize(
+    ("method", "options"), [*((method, {}) for method in METHODS), ("vanilla", {"average": 0.9, "hold_out": 0.2})]
+)
+def test_stop_save_load_go_on_is_bit_equal(method, options, stop, small):
+    run = spec(method=method, recipe=dataclasses.replace(QUICK, **options))
+    whole, first = Session(run, small, "cpu"), Session(run, small, "cpu")
     expected = list(whole)
     found = [record for _, record in zip(range(stop), first, strict=False)]
     file = io.BytesIO()
     torch.save(first.state_dict(), file)
     file.seek(0)
     torch.manual_seed(123)  # what others do with the global state must not matter
-    second = Session(spec(method=method), small, "cpu")
+    second = Session(run, small, "cpu")
     second.load_state_dict(torch.load(file, weights_only=True))
     found += list(second)
-    for a, b in zip(weights(whole), weights(second), strict=True):
+    for a, b in zip(whole.final_weights().values(), second.final_weights().values(), strict=True):
         assert torch.equal(a, b)
     for a, b in zip(expected, found, strict=True):
         assert dataclasses.replace(a, samples_per_second=0).to_json() == (
             dataclasses.replace(b, samples_per_second=0).to_json()
         )
+
+
+def test_averaged_weights_are_what_is_tested(small):
+    """Against the formula written out: the mean of all weights so far, and later a moving average."""
+    run = spec(method="vanilla", recipe=dataclasses.replace(QUICK, epochs=2, average=0.9))
+    session, means, steps = Session(run, small, "cpu"), None, 0
+    plain = Session(dataclasses.replace(run, recipe=dataclasses.replace(run.recipe, average=0.0)), small, "cpu")
+    step = plain.optimizer.step
+
+    def watched():
+        nonlocal means, steps
+        step()
+        steps += 1
+        share, now = max(0.1, 1 / steps), [p.detach().numpy().copy() for p in plain.model.parameters()]
+        means = now if means is None else [(1 - share) * m + share * v for m, v in zip(means, now, strict=True)]
+
+    plain.optimizer.step = watched
+    for ours, theirs in zip(session, plain, strict=True):
+        averaged = copy.deepcopy(plain.model).eval()
+        for parameter, mean in zip(averaged.parameters(), means, strict=True):
+            parameter.data = torch.from_numpy(mean)
+        assert ours.test_accuracy == (averaged(small.x_test).argmax(1) == small.y_test).float().mean()
+        assert ours.train_loss == theirs.train_loss  # training does not see the average
+    for name, value in session.final_weights().items():
+        torch.testing.assert_close(value, averaged.state_dict()[name])
+        assert not torch.equal(value, plain.model.state_dict()[name])
+
+
+def test_the_epoch_that_counts_is_the_best_on_held_out_rows_with_their_noisy_labels(small):
+    recipe = dataclasses.replace(QUICK, epochs=6, hold_out=0.25, learning_rate=0.2)
+    session = Session(spec(method="vanilla", noise_rate=0.4, recipe=recipe), small, "cpu")
+    labels, _ = corrupt(small.y, session.spec.make_noise(), classes=10, seed=0)
+    held = np.random.default_rng([0, 3]).permutation(300)[:75]
+    assert session.steps_per_epoch == 22  # of the 225 rows that are left
+    seen = []
+    for record in session:
+        session.model.eval()
+        with torch.no_grad():
+            right = session.model(small.x[held]).argmax(1) == labels[held]
+            accuracy = (session.model(small.x_test).argmax(1) == small.y_test).float().mean().item()
+        seen.append((right.float().mean().item(), accuracy, weights(copy.deepcopy(session))))
+        assert record.validation_accuracy == pytest.approx(seen[-1][0])
+        best = max(seen, key=lambda epoch: epoch[0])  # the first of equals
+        assert record.test_accuracy == pytest.approx(best[1])
+    assert best is not seen[-1]  # or the test would tell nothing
+    for ours, theirs in zip(session.final_weights().values(), best[2], strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_global_random_state_is_given_back(small):
@@ -159,8 +208,11 @@ def test_all_methods_of_a_seed_share_noise_weights_and_order(small):
     drawn = draws(sessions[0].job, 2, 3)
     for other in sessions[1:]:
         assert torch.equal(sessions[0].labels, other.labels)
-        assert all(torch.equal(a, b) for a, b in zip(drawn, draws(other.job, 2, 3), strict=True))
-        assert all(torch.equal(a, b) for a, b in zip(*map(weights, (sessions[0], other)), strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(drawn[:3], draws(other.job, 2, 3)[:3], strict=True))
+        first = networks(other.model)[0].state_dict().values()
+        assert all(torch.equal(a, b) for a, b in zip(weights(sessions[0]), first, strict=True))
+        drawn_twice = [network.state_dict()["0.weight"].sum().item() for network in networks(other.model)]
+        assert len(set(drawn_twice)) == other.criterion.method.networks
     others = Session(spec(seed=6), small, "cpu").job
     assert not torch.equal(drawn.order, draws(others, 2, 3).order)
     assert not torch.equal(drawn.keys, draws(others, 2, 3).keys)

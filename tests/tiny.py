@@ -11,14 +11,39 @@ from torch.utils.data import Dataset
 
 import adaptivek
 from adaptivek.objective import own_losses
+from adaptivek.types import answers
 
 from .reference import ONE_EACH
 
 ROWS, CLASSES, SIZE = 72, 5, 12  # rows, classes, samples in a batch
 CLEAN = torch.arange(ROWS) % 3 > 0
 
-#: no framework runs the network over all rows when an epoch begins
-IN_FRAMEWORKS = [text for text in ONE_EACH if not adaptivek.METHODS[text.partition(":")[0]].sweeps]
+METHOD_OF = {text: adaptivek.METHODS[text.partition(":")[0]] for text in ONE_EACH}
+#: of methods that a framework treats alike, one; and none that has the network run over all rows, or a second network
+IN_FRAMEWORKS = list(
+    {
+        (
+            method.privileged,
+            method.needs_rows,
+            method.needs_logits,
+            method.needs_epochs,
+            method.losses is adaptivek.Selector.losses,
+        ): text
+        for text, method in reversed(METHOD_OF.items())
+        if not method.sweeps and answers(method) == 1
+    }.values()
+)
+
+
+def answered(method: adaptivek.Selector | type[adaptivek.Selector], logits: torch.Tensor) -> torch.Tensor:
+    """Logits (..., B, classes) as a method wants them: beside them those of a second network or view, if it has one."""
+    return logits if answers(method) == 1 else torch.stack([logits, logits.roll(1, -1) * 0.9], -3)
+
+
+def swept(method: adaptivek.Selector | type[adaptivek.Selector], rows: int, seed: int = 0) -> torch.Tensor:
+    """What a sweep over the training set may give: a loss for each row, or features."""
+    size = (rows, 3) if method.sweeps == "features" else (rows,)
+    return torch.rand(size, generator=torch.Generator().manual_seed(seed)) * 4
 
 
 def make(text: str, warmup: int = 2) -> adaptivek.Selection:
@@ -30,9 +55,10 @@ def judge(
     criterion: adaptivek.Selection, logits: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A step of the criterion; the sum of the losses by its own measure, each times its weight, and of the weights."""
+    logits = answered(criterion.method, logits)
     losses = own_losses(criterion.method, criterion.memory, logits, labels, rows, criterion.warmup)
     criterion(logits, labels, rows)
-    return (losses * criterion.weights).sum(), criterion.weights.sum()
+    return (losses * criterion.weights).sum(), criterion.memory.tally.last_kept
 
 
 class Begun(NamedTuple):
@@ -52,7 +78,7 @@ class CountsEpochs(adaptivek.Selector[Begun]):
     def select(self, state: Begun, seen: adaptivek.Seen) -> tuple[torch.Tensor, Begun]:
         return seen.counts, state
 
-    def refresh(self, state: Begun, epoch: int, losses: torch.Tensor | None) -> Begun:
+    def refresh(self, state: Begun, epoch: int, swept: torch.Tensor | None) -> Begun:
         return Begun(state.begun + 1)
 
 

@@ -14,7 +14,7 @@ from filelock import BaseFileLock
 
 from .checks import check_number
 from .engines import ENGINES, Settings, Unit, choose, load_once
-from .recipes import PAPER_DATASETS, PAPER_METHODS, RECIPES, Recipe, RunSpec
+from .recipes import PAPER_DATASETS, PAPER_METHODS, RECIPES, Recipe, RunSpec, told_ratio
 from .store import Result, Store
 
 
@@ -27,6 +27,7 @@ class Grid:
     noise_rates: Sequence[float] = (0.1, 0.2, 0.3, 0.4)
     methods: Sequence[str] = PAPER_METHODS
     seeds: int = 3
+    ratio_errors: Sequence[float] = (0.0,)  #: for methods that are told the noise ratio: added to it
 
     def __post_init__(self) -> None:
         check_number("bench", "seeds", self.seeds, 1, whole=True)
@@ -38,10 +39,11 @@ class Grid:
             for name in self.datasets
         }
         return [
-            RunSpec(dataset, method, noise, rate, seed=seed, recipe=recipes[dataset])
+            RunSpec(dataset, method, noise, rate, seed=seed, recipe=recipes[dataset], ratio_error=error)
             for dataset, noise, rate, seed, method in itertools.product(
                 self.datasets, self.noises, self.noise_rates, range(self.seeds), self.methods
             )
+            for error in (self.ratio_errors if told_ratio(method) else (0.0,))
         ]
 
 
@@ -122,6 +124,8 @@ def bench(
     waiting = [spec for spec in specs if spec.identity() not in done]
     for dataset, seed in sorted({(spec.dataset, spec.seed) for spec in waiting}):
         load_once(dataset, seed, settings.root)  # missing data is a mistake to hear of now, not a failed run
+    if name == "stacked":
+        waiting.sort(key=lambda spec: spec.method)  # runs of one rule are faster together
     work = LockedWork(waiting, store)
     while True:
         for result in ENGINES[name](work, settings):

@@ -76,6 +76,10 @@ class Overrides(TypedDict, total=False):
     """images: shift and mirror at random"""
     precision: Literal["float32", "bfloat16"]
     """of the forward pass, on a GPU"""
+    average: float
+    """test a moving average of the weights: how much of it stays at each step, such as 0.999; 0: off"""
+    hold_out: float
+    """early stopping: share of the training rows held out, whose noisy labels choose the epoch; 0: off"""
 
 
 def train(
@@ -142,6 +146,7 @@ def bench(
     noises: tuple[str, ...] = (),
     noise_rates: tuple[float, ...] = (),
     methods: tuple[str, ...] = (),
+    ratio_errors: tuple[float, ...] = (),
     seeds: int | None = None,
     engine: Literal["auto", "local", "stacked", "ray"] = "auto",
     workers: int = 0,
@@ -162,6 +167,7 @@ def bench(
         noises: how labels are made wrong: directed, symmetric, pair-flip, instance
         noise_rates: shares of the training labels to make wrong
         methods: see `adaptivek methods`; "all" for every one
+        ratio_errors: methods that must be told the noise ratio are told it with these errors, such as -0.2 0 0.2
         seeds: number of seeds, from 0
         engine: local (a process for each run), stacked (many runs as one program), ray (a cluster), or auto
         workers: worker processes; 0: one for each core
@@ -181,6 +187,7 @@ def bench(
         noise_rates=noise_rates or grid.noise_rates,
         methods=tuple(METHODS) if methods == ("all",) else methods or grid.methods,
         seeds=grid.seeds if seeds is None else seeds,
+        ratio_errors=ratio_errors or grid.ratio_errors,
     )
     specs = grid.specs(**overrides)
     done = failed = 0
@@ -200,14 +207,16 @@ def methods() -> None:
 
     What they need beyond plain training: truth (which labels are wrong), the noise ratio, warm-up (plain epochs
     first), logits (and not losses alone), rows (the number of each sample), epochs (to be told when one begins),
-    a sweep (a forward pass over the training set per epoch), more networks than one.
+    a sweep (a forward pass over the training set per epoch), more networks than one, more views of an image than one.
+    The passes are the forwards and backwards of a step.
     """
-    from .methods import METHODS, needs, parameters
+    from .methods import METHODS, needs, parameters, passes
 
-    table = Table("method", "what it does", "needs", "parameters", "from", box=None, pad_edge=False)
+    table = Table("method", "what it does", "needs", "passes", "parameters", "from", box=None, pad_edge=False)
     for name, method in METHODS.items():
         values = "\n".join(f"{key}={value}" for key, value in parameters(method).items())
-        table.add_row(name, method.summary, ", ".join(needs(method)), values, method.paper)
+        cost = " + ".join(map(str, passes(method)))
+        table.add_row(name, method.summary, ", ".join(needs(method)), cost, values, method.paper)
     out.print(table)
 
 

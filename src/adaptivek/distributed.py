@@ -17,10 +17,10 @@ from torch.distributed import ProcessGroup as ProcessGroup
 class Together(NamedTuple):
     """The batch of all ranks, one rank after the other."""
 
-    losses: Tensor  #: (B,), with gradients on this rank's part alone
+    losses: Tensor  #: (B,) or (answers, B), with gradients on this rank's part alone
     mask: Tensor  #: (B,) bool
     rows: Tensor | None  #: (B,)
-    logits: Tensor | None  #: (B, classes)
+    logits: Tensor | None  #: (B, classes) or (answers, B, classes)
     labels: Tensor | None  #: (B,)
     mine: slice  #: where this rank's part is
 
@@ -42,7 +42,8 @@ def gather(
     labels: Tensor | None = None,
 ) -> Together:
     """The batch of all ranks. Their parts may differ in size, or be empty; all of them must call this."""
-    here = torch.tensor([len(losses), index is not None], device=losses.device)
+    number = losses.shape[-1]
+    here = torch.tensor([number, index is not None], device=losses.device)
     heads = [torch.empty_like(here) for _ in range(dist.get_world_size(group))]
     dist.all_gather(heads, here, group=group)
     sizes, indexed = zip(*torch.stack(heads).tolist(), strict=True)  # the one wait for the device
@@ -50,24 +51,29 @@ def gather(
         having = [rank for rank, has in enumerate(indexed) if has]
         raise ValueError(f"Selection: index must be given on every rank or on none, got it on ranks {having}")
     # one message for all: a double holds every float and every row number exactly
-    whether = torch.ones_like(losses) if mask is None else mask
-    singles = [x[:, None] for x in (losses.detach(), whether, index, labels) if x is not None]
-    columns = torch.cat([x.double() for x in (*singles, *([] if logits is None else [logits]))], 1)
+    whether = losses.new_ones(number) if mask is None else mask
+    flat = losses.detach().t() if losses.dim() == 2 else losses.detach()[:, None]
+    singles = [x[:, None] for x in (whether, index, labels) if x is not None]
+    wide = [] if logits is None else [logits.movedim(-2, 0).flatten(1)]
+    columns = torch.cat([x.double() for x in (flat, *singles, *wide)], 1)
     message = columns.new_zeros(max(sizes), columns.shape[1])
-    message[: len(losses)] = columns
+    message[:number] = columns
     parts = [torch.empty_like(message) for _ in sizes]
     dist.all_gather(parts, message, group=group)
     rank = dist.get_rank(group)
     start = sum(sizes[:rank])
     everyone = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
     mine = slice(start, start + sizes[rank])
-    found, counts, *others = everyone[:, : len(singles)].unbind(1)
-    found = found.to(losses.dtype)
+    found, told, rest = everyone.tensor_split([flat.shape[1], flat.shape[1] + len(singles)], 1)
+    counts, *others = told.unbind(1)
+    found = found.t().to(losses.dtype).reshape(*losses.shape[:-1], -1)
+    if logits is not None:
+        logits = rest.to(logits.dtype).view(-1, *logits.shape[:-2], logits.shape[-1]).movedim(0, -2)
     return Together(
-        losses=torch.cat([found[:start], losses, found[mine.stop :]]),
+        losses=torch.cat([found[..., :start], losses, found[..., mine.stop :]], -1),
         mask=counts.bool(),
         rows=None if index is None else others.pop(0).to(index.dtype),
-        logits=None if logits is None else everyone[:, len(singles) :].to(logits.dtype),
+        logits=logits,
         labels=None if labels is None else others.pop(0).to(labels.dtype),
         mine=mine,
     )

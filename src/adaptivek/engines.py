@@ -25,7 +25,7 @@ from .data import Split, load
 from .models import make_model, stackable
 from .recipes import RunSpec
 from .records import EpochRecord
-from .stacked import Stack, shape
+from .stacked import Stack, ages, shape
 from .store import Result
 from .train import Session, find_device, prepare
 
@@ -79,7 +79,7 @@ def stacked(work: Work, settings: Settings) -> Iterator[Result]:
     def alike(spec: RunSpec) -> object:
         if not stackable(spec.recipe.network) or spec.reforward:
             return spec  # like no other
-        return spec.recipe, _shape(spec.dataset, spec.seed, settings.root)
+        return spec.recipe, ages(spec), _shape(spec.dataset, spec.seed, settings.root)
 
     if settings.gpu:
         while unit := work.take(LARGEST_STACK["cuda"], alike):
@@ -184,7 +184,7 @@ def _train_unit(
     jobs = [prepare(spec, load_once(spec.dataset, spec.seed, root)) for spec in unit]
     histories: list[list[EpochRecord]] = [[] for _ in unit]
     epochs: Iterable[list[EpochRecord]]
-    if unit[0].reforward or (len(unit) == 1 and find_device(device).type != "cuda"):
+    if len(unit) == 1 and (find_device(device).type != "cuda" or not _for_a_stack(unit[0])):
         session = Session(unit[0], jobs[0].data, device)
         epochs, details = ([record] for record in session), [session.details]
     else:
@@ -199,6 +199,11 @@ def _train_unit(
         Result(spec, history, detail, seconds, kind, _lost(history))
         for spec, history, detail in zip(unit, histories, details, strict=True)
     ]
+
+
+def _for_a_stack(spec: RunSpec) -> bool:
+    """Whether a stack can train it, if only as a stack of one."""
+    return not spec.reforward and (stackable(spec.recipe.network) or spec.make_method().networks == 1)
 
 
 def _lost(history: list[EpochRecord]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -178,6 +179,17 @@ def make_model(name: str, inputs: int, classes: int, seed: int = 0) -> nn.Module
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         return MODELS[name](inputs, classes)
+
+
+@contextmanager
+def without_head(model: nn.Module) -> Iterator[None]:
+    """Within, the network gives features: what its last linear layer is given otherwise."""
+    head = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
+    head.forward = lambda input: input  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del head.forward
 
 
 def stackable(name: str) -> bool:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .held import held
-from .types import Seen, Selector, Task, put_rows, rows_of
+from .types import Seen, Selector, Task, answers, put_rows, rows_of
 
 HALF = (torch.float16, torch.bfloat16)  # too coarse to add up
 IGNORE = -100  # the label PyTorch and Hugging Face give to what must not count
@@ -67,24 +67,33 @@ def objective(
 
     Leading axes are separate runs, each with its own memory; `torch.func.vmap` does the same. Of the
     method's tables, the memory that comes out holds the entries of this batch: see `remember`.
+
+    For a method with several `answers` to a sample, losses are (..., answers, B) and logits (..., answers, B, classes),
+    while mask, index and labels stay (..., B). What is minimised is the sum of the mean losses of its answers.
     """
+    several = answers(method) > 1
     counts = losses.detach().abs() < math.inf  # False for NaN too
+    if several:
+        counts = counts.all(-2, keepdim=True).expand_as(counts)
     if mask is not None:
-        counts = counts & mask
+        counts = counts & (mask.unsqueeze(-2) if several else mask)
     losses = losses.where(counts, 0.0)  # where, never a product with 0: 0 * inf is NaN
     with torch.no_grad():
         tally, state = memory
-        number = counts.sum(-1, dtype=torch.float32)
-        seen = Seen(losses.detach().float(), counts, number, index, None if logits is None else logits.detach(), labels)
+        numbers = counts.sum(-1, dtype=torch.float32)
+        seen = Seen(
+            losses.detach().float(), counts, numbers, index, None if logits is None else logits.detach(), labels
+        )
         chosen, moved = method.select(state, seen)
+        number = numbers[..., 0] if several else numbers
         selecting = (tally.step >= warmup) & (number > 0)
-        weights = (torch.where(selecting.unsqueeze(-1), chosen, counts) * counts).to(losses.dtype)
-        total = weights.sum(-1, dtype=torch.float32)
-        nothing = total == 0
+        weights = (torch.where(_as_wide(selecting, counts), chosen, counts) * counts).to(losses.dtype)
+        totals = weights.sum(-1, dtype=torch.float32)
+        total = totals.amax(-1) if several else totals  # an answer that is only there to judge has none
         pace = selecting / window  # 0 stands still
         tally = Tally(
             step=tally.step + 1,
-            empty=tally.empty + nothing,
+            empty=tally.empty + (total == 0),
             nonfinite=tally.nonfinite + ((losses.shape[-1] if mask is None else mask.sum(-1)) - number).long(),
             recent_kept=tally.recent_kept.lerp(total, pace),
             recent_seen=tally.recent_seen.lerp(number, pace),
@@ -92,11 +101,11 @@ def objective(
             last_seen=number,
             epoch=tally.epoch,
         )
-        state = _standing_still(method, state, moved, selecting, counts, index)
+        state = _standing_still(method, state, moved, selecting, counts[..., 0, :] if several else counts, index)
     # The only reduction of a loss; 0, with zero gradients, where nothing is kept. Not a dot product: autocast
     # would take that in half precision.
-    mean = (losses * weights).sum(-1) / (total + nothing)
-    return mean, Outcome(weights, Memory(tally, state))
+    means = (losses * weights).sum(-1) / (totals + (totals == 0))
+    return means.sum(-1) if several else means, Outcome(weights, Memory(tally, state))
 
 
 def _standing_still(
@@ -138,13 +147,13 @@ def remember(method: Selector[Any], memory: Memory, after: Memory, index: Tensor
 
 
 def begin_epoch(
-    method: Selector[Any], memory: Memory, epoch: int, losses: Tensor | None = None, *, warmup: int = 0
+    method: Selector[Any], memory: Memory, epoch: int, swept: Tensor | None = None, *, warmup: int = 0
 ) -> None:
     """Tell a method that an epoch begins, and write what it makes of that into ``memory``, in place."""
     memory.tally.epoch.fill_(epoch)
     if not bool((memory.tally.step >= warmup).all()):
         return
-    state = method.refresh(memory.state, epoch, losses)
+    state = method.refresh(memory.state, epoch, swept)
     for old, new in zip(memory.state, state, strict=True):
         if new is not old:
             old.copy_(new)
@@ -156,7 +165,10 @@ def own_losses(
     """The method's loss of each sample, (..., B), or plain cross-entropy while warming up.
 
     Logits are (..., B, classes). Like `cross_entropy`, NaN where they are not usable, and in float32 at least.
+    For a method with several `answers`, these have an axis before that of the samples, which the labels have not.
     """
+    if answers(method) > 1:
+        labels = labels.unsqueeze(-2).expand(logits.shape[:-1])
     plain = cross_entropy(logits.flatten(0, -2), labels.flatten()).view(labels.shape)
     if type(method).losses is Selector.losses:
         return plain
@@ -167,7 +179,7 @@ def own_losses(
     own = method.losses(state, logits, labels.clamp(min=0), index).where(usable, math.nan)
     if warmup == 0:
         return own
-    return torch.where((held(memory.tally.step) >= warmup).unsqueeze(-1), own, plain)
+    return torch.where(_as_wide(held(memory.tally.step) >= warmup, own), own, plain)
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .checks import check_choice, check_number
-from .methods import build
+from .methods import METHODS, build
 from .models import MODELS
 from .noise import NOISES, Noise
-from .types import Selector
+from .types import Selector, answers
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class Recipe:
     decay_factor: float = 0.2
     augment: bool = False  #: images: shifted by up to four pixels and mirrored at random
     precision: Literal["float32", "bfloat16"] = "float32"  #: of the forward pass, on a GPU
+    average: float = 0.0  #: test a moving average of the weights: how much of it stays at each step, such as 0.999
+    hold_out: float = 0.0  #: share of the training rows by whose noisy labels the epoch that counts is chosen
 
     def __post_init__(self) -> None:
         check_choice("Recipe", "network", self.network, MODELS)
@@ -44,6 +46,8 @@ class Recipe:
         check_number("Recipe", "decay_every", self.decay_every, 1, whole=True)
         check_number("Recipe", "decay_factor", self.decay_factor, 0, 1, open_low=True)
         check_choice("Recipe", "precision", self.precision, ("float32", "bfloat16"))
+        check_number("Recipe", "average", self.average, 0, 1, open_high=True)
+        check_number("Recipe", "hold_out", self.hold_out, 0, 1, open_high=True)
 
     def learning_rate_at(self, epoch: int) -> float:
         """The learning rate of an epoch, from 0."""
@@ -92,6 +96,15 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
+MOST_NOISE = 0.95  # that a method is told of, however wrong: it must keep something
+
+
+def told_ratio(text: str) -> bool:
+    """Whether a run of this method is told the noise ratio: it needs it, and the text leaves it open."""
+    name, _, rest = text.partition(":")
+    return name in METHODS and METHODS[name].needs_ratio and "keep=" not in rest
+
+
 @dataclass(frozen=True)
 class RunSpec:
     """All that decides a run. Two runs with equal specifications on one device give equal results."""
@@ -104,12 +117,18 @@ class RunSpec:
     seed: int = 0
     reforward: bool = False  #: run the kept samples through the network again, as the notebook does
     recipe: Recipe = field(default_factory=Recipe)
+    ratio_error: float = 0.0  #: how far a method that must be told the noise ratio is told a wrong one
 
     def __post_init__(self) -> None:
         check_number("RunSpec", "noise_rate", self.noise_rate, 0, 1)
+        check_number("RunSpec", "ratio_error", self.ratio_error, -1, 1)
         check_number("RunSpec", "seed", self.seed, 0, whole=True)
         self.make_noise()
-        self.make_method()
+        method = self.make_method()
+        if self.reforward and answers(method) > 1:
+            raise ValueError(f"RunSpec: reforward must be False for {method.name}, got True")
+        if self.ratio_error and not told_ratio(self.method):
+            raise ValueError(f"RunSpec: ratio_error must be 0 for {self.method}, which is not told the noise ratio")
 
     def make_noise(self) -> Noise:
         check_choice("RunSpec", "noise", self.noise, [name for name in NOISES if name != "matrix"])
@@ -117,6 +136,8 @@ class RunSpec:
 
     def make_method(self) -> Selector[Any]:
         # as in the paper, methods that need the noise ratio are given the true one unless told otherwise
+        if self.ratio_error:
+            return build(self.method, keep=1 - min(max(self.noise_rate + self.ratio_error, 0.0), MOST_NOISE))
         return build(self.method, keep=1 - self.noise_rate) if self.noise_rate < 1 else build(self.method)
 
     @classmethod

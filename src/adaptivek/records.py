@@ -40,6 +40,9 @@ class EpochRecord:
     empty_steps: int  #: steps in which nothing was kept
     nonfinite: int  #: NaN or infinite losses
     samples_per_second: float
+    #: on held-out rows with their noisy labels, where a recipe has them; `test_accuracy` is then that of the epoch,
+    #: up to this one, in which this was highest
+    validation_accuracy: float = math.nan
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -118,8 +121,31 @@ def look_closer(epoch: int, steps: Steps) -> Detail:
     )
 
 
+class Reached(NamedTuple):
+    """How far a run has come."""
+
+    best: float = 0.0  #: highest accuracy on the test set
+    validation: float = -1.0  #: highest accuracy on held-out rows
+    chosen: float = 0.0  #: accuracy on the test set in that epoch
+
+    def after(self, accuracy: float, validation: float) -> Reached:
+        """With one more epoch; ``validation`` is NaN where nothing is held out."""
+        kept = validation <= self.validation  # False for NaN: the last epoch counts
+        return Reached(
+            max(self.best, accuracy),
+            self.validation if kept else validation,
+            self.chosen if kept else accuracy,
+        )
+
+
 def epoch_record(
-    epoch: int, selecting: bool, accuracy: float, best: float, noise: float, rate: float, measured: dict[str, float]
+    epoch: int,
+    selecting: bool,
+    reached: Reached,
+    validation: float,
+    noise: float,
+    rate: float,
+    measured: dict[str, float],
 ) -> EpochRecord:
     """One run's record; ``measured`` is one run's share of what `measure` gives."""
     values: dict[str, Any] = measured | {name: int(measured[name]) for name in ("empty_steps", "nonfinite")}
@@ -127,8 +153,9 @@ def epoch_record(
         **(values | {"threshold": values["threshold"] if selecting else math.nan}),
         epoch=epoch,
         selecting=selecting,
-        test_accuracy=accuracy,
-        best_test_accuracy=max(best, accuracy),
+        test_accuracy=reached.chosen,
+        best_test_accuracy=reached.best,
+        validation_accuracy=validation,
         noise_ratio=1 - values["kept_share"] if selecting else math.nan,
         true_noise_ratio=noise,
         samples_per_second=rate,

@@ -96,7 +96,7 @@ def _capture(function: Function, x: Tensor, others: tuple[Tensor | None, ...]) -
     def run() -> Tensor:
         value, vector = function(held, *held_others)
         (gradient,) = torch.autograd.grad(value, held)
-        return torch.cat([value.detach().view(1), vector, gradient.flatten()])
+        return torch.cat([value.detach().view(1), vector.flatten(), gradient.flatten()])
 
     graph, row = _record(run)
     return _Graph(graph, (held.detach(), *held_others), row, split=len(row) - x.numel())

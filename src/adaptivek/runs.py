@@ -4,7 +4,7 @@
 - noise.json: which labels were made wrong (see `noise.Manifest`)
 - records.jsonl: one line per epoch
 - checkpoint.pt: to go on from; gone when the run is done
-- model.safetensors: the final weights; here when the run is done
+- model.safetensors: the weights whose accuracy is reported; here when the run is done
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def run(
             _save(session.state_dict(), checkpoint)
             yield record
     partial = folder / "model.partial"
-    save_file({name: value.contiguous() for name, value in session.model.state_dict().items()}, partial)
+    save_file({name: value.contiguous() for name, value in session.final_weights().items()}, partial)
     os.replace(partial, weights)
     checkpoint.unlink(missing_ok=True)
 
@@ -70,11 +70,17 @@ def run(
 def _refuse_another_run(folder: Path, spec: RunSpec) -> None:
     config = folder / "config.json"
     if config.exists():
-        # through JSON on both sides, so that 1 and 1.0 do not look like another run
-        if json.loads(config.read_text()) != json.loads(json.dumps(spec.to_dict())):
+        if _identity(config) != spec.identity():
             raise FileExistsError(f"{folder} holds another run (see {config}): give another folder, or remove it")
     elif folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty and holds no run: give another folder")
+
+
+def _identity(config: Path) -> str:
+    try:
+        return RunSpec.from_dict(json.loads(config.read_text())).identity()
+    except (ValueError, TypeError, KeyError):
+        return ""  # no run of ours
 
 
 def _line(record: EpochRecord) -> str:

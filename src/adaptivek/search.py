@@ -11,14 +11,13 @@ import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import torch
 
 from .checks import check_number
 from .data import Split
 from .methods.rt import RT
 from .recipes import RunSpec
-from .train import Job, Session, prepare
+from .train import Job, Session, hold_back, prepare
 
 
 class Trial(Protocol):
@@ -65,7 +64,7 @@ def search_rt(
         import optuna
     except ImportError:
         raise ImportError("search_rt needs Optuna: pip install 'adaptivek[search]'") from None
-    held_back = hold_back(prepare(spec, data, root), validation)
+    held_back = in_two(prepare(spec, data, root), validation)
     tried: list[tuple[RT, float]] = []
 
     def judge(trial: Trial) -> float:
@@ -95,14 +94,12 @@ def suggest(trial: Trial, epochs: int) -> RT:
     )
 
 
-def hold_back(job: Job, share: float) -> Split:
+def in_two(job: Job, share: float) -> Split:
     """The training rows of a run in two parts, with the labels that the run sees: to train on, and to judge by."""
-    rows = np.random.default_rng([job.spec.seed, 3]).permutation(len(job.labels))
-    number = round(share * len(rows))
-    judged, used = torch.from_numpy(rows[:number]), torch.from_numpy(rows[number:])
-    if number == 0 or len(used) < job.spec.recipe.batch_size:
-        raise ValueError(f"search_rt: validation must leave rows on both sides of {len(rows)}, got {share}")
-    x, labels = job.data.x, job.labels
+    judged, used = hold_back(len(job.labels), share, job.spec.seed)
+    if not len(judged) or len(used) < job.spec.recipe.batch_size:
+        raise ValueError(f"search_rt: validation must leave rows on both sides of {len(job.labels)}, got {share}")
+    x, labels = job.data.x[job.rows], job.labels
     return job.data._replace(x=x[used], y=labels[used], x_test=x[judged], y_test=labels[judged])
 
 

@@ -26,7 +26,7 @@ from .objective import (
     start,
 )
 from .replay import Function, Replay, replayable
-from .types import Selector, Task
+from .types import Selector, Task, answers
 
 
 class _LastBatch:
@@ -43,6 +43,10 @@ class Selection(nn.Module):
     >>> loss = criterion(model(x), y)  # or criterion.reduce(losses)
 
     Call ``criterion.eval()`` to get the plain mean over everything, with nothing remembered.
+
+    Methods with two networks take the logits of both, ``torch.stack([one(x), other(x)])``, those with two views the
+    logits of the plain and of the distorted one, ``torch.stack([model(weak), model(strong)])``; ``weights`` and
+    ``kept`` then have that first axis too.
 
     Args:
         method: a method such as ``AdaptiveK()``, or its name, with parameters if need be:
@@ -115,15 +119,23 @@ class Selection(nn.Module):
 
     def forward(self, output: Tensor, target: Tensor, index: Tensor | None = None) -> Tensor:
         """The loss to minimise, from the model's output and the labels. Labels of -100 do not count."""
+        several = answers(self.method) > 1
+        if several and (output.dim() < 3 or len(output) != answers(self.method)):
+            raise ValueError(
+                f"Selection: {self.method.name} needs the logits of {answers(self.method)} networks or views, "
+                f"stacked: ({answers(self.method)}, batch, classes, ...), got {tuple(output.shape)}"
+            )
+        one = output[0] if several else output
         if _may_look(output) and not self._looked and self.loss is cross_entropy:
-            check_labels("Selection", output, target)
+            check_labels("Selection", one, target)
             self._looked = True  # once: it waits for the device
         if self.loss is not cross_entropy or not self.training:
-            return self.reduce(self.loss(output, target), _counted(target), index)
-        shape = output.shape[:1] + output.shape[2:]
+            losses = torch.stack([self.loss(each, target) for each in output]).mean(0) if several else None
+            return self.reduce(self.loss(output, target) if losses is None else losses, _counted(target), index)
+        shape = one.shape[:1] + one.shape[2:]
         self._check(shape, None, index)
         function = self._from_logits if self.takes_logits else self._from_output
-        return self._run(function, shape, output, target, index)
+        return self._run(function, output.shape[:1] + shape if several else shape, output, target, index)
 
     def reduce(self, losses: Tensor, mask: Tensor | None = None, index: Tensor | None = None) -> Tensor:
         """The loss to minimise, from one loss per sample (or per token) in any shape.
@@ -149,28 +161,31 @@ class Selection(nn.Module):
             return losses.mean() if mask is None else losses.where(mask, 0.0).sum() / mask.sum()
         return self._run(self._from_losses, losses.shape, losses, mask, index)
 
-    def start_epoch(self, epoch: int, losses: Tensor | None = None) -> None:
+    def start_epoch(self, epoch: int, swept: Tensor | None = None) -> None:
         """Tell the method that an epoch begins: for those that go by epochs.
 
         Args:
             epoch: from 0.
-            losses: one for each row of the training set, on the labels given, for methods that sweep.
+            swept: for methods that sweep: of each row of the training set the loss on the label given, or the
+                features, (rows, size), whichever the method wants.
         """
         check_number("Selection", "epoch", epoch, 0, whole=True)
-        if self.method.sweeps and (losses is None or losses.dim() != 1):
+        wanted = self.method.sweeps
+        if wanted and (swept is None or swept.dim() != (1 if wanted == "losses" else 2)):
             raise ValueError(
-                f"Selection: {self.method.name} needs the losses of all rows: start_epoch(epoch, losses), got "
-                f"{None if losses is None else tuple(losses.shape)}"
+                f"Selection: {self.method.name} needs the {wanted} of all rows: start_epoch(epoch, {wanted}), got "
+                f"{None if swept is None else tuple(swept.shape)}"
             )
-        if losses is not None:
-            losses = losses.detach().float().to(self.nonfinite.device)
-        begin_epoch(self.method, self.memory, epoch, losses, warmup=self.warmup)
+        if swept is not None:
+            swept = swept.detach().float().to(self.nonfinite.device)
+        begin_epoch(self.method, self.memory, epoch, swept, warmup=self.warmup)
         self._told = True
 
     @property
     def takes_logits(self) -> bool:
         """Whether losses are not enough, so that `reduce` cannot be used in training."""
-        return self.method.needs_logits or type(self.method).losses is not Selector.losses
+        method = self.method
+        return method.needs_logits or answers(method) > 1 or type(method).losses is not Selector.losses
 
     @property
     def weights(self) -> Tensor | None:
@@ -244,7 +259,8 @@ class Selection(nn.Module):
 
     def _from_logits(self, output: Tensor, target: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
         """For methods with a loss of their own, or that look at the logits."""
-        logits = output.movedim(1, -1).flatten(0, -2)
+        several = int(answers(self.method) > 1)  # in an axis before all others, which stays
+        logits = output.movedim(1 + several, -1).flatten(several, -2)
         labels, rows = target.flatten(), None if index is None else index.flatten()
         losses = own_losses(self.method, self.memory, logits, labels, rows, self.warmup)
         return self._from_losses(losses, _counted(labels), rows, logits, labels)
@@ -258,7 +274,9 @@ class Selection(nn.Module):
         labels: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Judge a batch and remember it: the loss to minimise, and the weights in a row."""
-        losses = losses.flatten().float() if losses.dtype in HALF else losses.flatten()
+        several = logits is not None and logits.dim() == 3
+        losses = losses if several else losses.flatten()
+        losses = losses.float() if losses.dtype in HALF else losses
         logits = None if logits is None else logits.detach().float()
         mask, index = (None if x is None else x.flatten() for x in (mask, index))
         group = peers(self.distributed)
@@ -270,7 +288,7 @@ class Selection(nn.Module):
             self.method, before, losses, mask, index, logits, labels, warmup=self.warmup, window=self.window
         )
         if group is not None:
-            loss, weights = for_averaging(loss, group), weights[mine]
+            loss, weights = for_averaging(loss, group), weights[..., mine]
         remember(self.method, before, after, index)
         return loss, weights
 

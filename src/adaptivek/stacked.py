@@ -14,20 +14,32 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from .averaging import Average
 from .data import Split
 from .dropout import dropout_layers, set_keys
 from .methods import parameters
-from .models import Conv2d, make_model, stackable
+from .models import Conv2d, make_model, stackable, without_head
 from .objective import Memory, begin_epoch, cross_entropy, objective, own_losses, remember, start
-from .recipes import Recipe
-from .records import Detail, EpochRecord, Steps, epoch_record, look_closer, measure
-from .train import Job, augment, autocast, draws, find_device, make_optimizer
+from .recipes import Recipe, RunSpec
+from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
+from .train import (
+    Job,
+    augment,
+    autocast,
+    distort,
+    draws,
+    find_device,
+    fresh_networks,
+    make_optimizer,
+    recorded,
+)
 from .types import Selector, Task
 
 EAGER_STEPS = 3  # before a graph is recorded, for what libraries set up on first use
@@ -44,6 +56,7 @@ class Part(NamedTuple):
 
     method: Selector[Any]
     runs: slice
+    networks: slice  #: those of these runs, one run after the other
     warmup: int
     memory: Memory
 
@@ -63,7 +76,7 @@ class Stack:
         self.device = find_device(device)
         self.recipe = _check(jobs)
         self.epoch, self.details = 0, [list[Detail]() for _ in jobs]
-        self._best = [0.0] * len(jobs)
+        self._reached = [Reached()] * len(jobs)
         # runs of one rule side by side; `jobs` is in this order, `_places` leads back to the caller's
         self._places = sorted(range(len(jobs)), key=[_rule(job) for job in jobs].__getitem__)
         self.jobs = [jobs[place] for place in self._places]
@@ -76,12 +89,21 @@ class Stack:
         self._split_of = [next(i for i, split in enumerate(splits) if split is job.data) for job in self.jobs]
         self._tests = [(split.x_test.to(self.device), split.y_test.to(self.device)) for split in splits]
         self._x = torch.cat([split.x for split in splits]).to(self.device)
-        self._offset = torch.tensor(self._split_of, device=self.device).unsqueeze(1) * len(jobs[0].labels)
+        # where the rows of each run are in that
+        offset = torch.tensor(self._split_of).unsqueeze(1) * len(jobs[0].data.x)
+        self._where = (torch.stack([job.rows for job in self.jobs]) + offset).to(self.device)
+        self._held = (torch.stack([job.held for job in self.jobs]) + offset).to(self.device)
+        self._held_labels = torch.stack([job.held_labels for job in self.jobs]).to(self.device)
         self._labels = torch.stack([job.labels for job in self.jobs]).to(self.device)
         self._clean = torch.stack([job.clean for job in self.jobs]).to(self.device)
 
-        self._build_networks()
         self._parts = self._make_parts()
+        # the number of networks of each run, the run of each network, and the first network of each run
+        self._numbers = [job.spec.make_method().networks for job in self.jobs]
+        numbers = torch.tensor(self._numbers)
+        self._run_of = torch.arange(len(jobs)).repeat_interleave(numbers).to(self.device)
+        self._first = (numbers.cumsum(0) - numbers).to(self.device)
+        self._build_networks()
         runs, size, steps = len(jobs), self.recipe.batch_size, self.steps_per_epoch
         self._now = torch.zeros(1, dtype=torch.int64, device=self.device)  # step of the epoch
         self._losses = torch.zeros(steps, runs, size, device=self.device)
@@ -94,7 +116,7 @@ class Stack:
 
     def _build_networks(self) -> None:
         data, recipe = self.jobs[0].data, self.recipe
-        fresh = [make_model(recipe.network, data.inputs, data.classes, job.spec.seed) for job in self.jobs]
+        fresh = self._fresh()
         if stackable(recipe.network):
             stacked, _ = stack_module_state(fresh)
             self.model = fresh[0].to(self.device)
@@ -108,9 +130,29 @@ class Stack:
             self._parameters = dict(self.model.named_parameters())
         self._layers = list(dropout_layers(self.model))
         self.optimizer = make_optimizer(recipe, self._parameters.values(), self.device if self._gpu else None)
+        self._average = Average(self._parameters.values(), recipe.average) if recipe.average else None
+
+    def _fresh(self) -> list[nn.Module]:
+        return [network for job in self.jobs for network in fresh_networks(job)]
+
+    @torch.no_grad()
+    def _begin_anew(self) -> None:
+        """With the weights of the beginning, and an optimiser that knows nothing; in the same memory."""
+        fresh = self._fresh()
+        if stackable(self.recipe.network):
+            for name, value in stack_module_state(fresh)[0].items():
+                self._parameters[name].copy_(value)
+        else:
+            self.model.load_state_dict(fresh[0].state_dict())
+        for state in self.optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, Tensor):
+                    value.zero_()
+        if self._average is not None:
+            self._average.restart()
 
     def _make_parts(self) -> list[Part]:
-        parts, first = [], 0
+        parts, first, network = [], 0, 0
         for _, group in itertools.groupby(self.jobs, _rule):
             jobs = list(group)
             methods = [job.spec.make_method() for job in jobs]
@@ -126,30 +168,48 @@ class Stack:
                 )
             )
             warmup = self.recipe.warmup_epochs * self.steps_per_epoch if method.wants_warmup else 0
-            parts.append(Part(method, slice(first, first + len(jobs)), warmup, memory))
-            first += len(jobs)
+            number = len(jobs) * method.networks
+            parts.append(
+                Part(method, slice(first, first + len(jobs)), slice(network, network + number), warmup, memory)
+            )
+            first, network = first + len(jobs), network + number
         return parts
 
     def _run_epoch(self) -> list[EpochRecord]:
         started = time.perf_counter()
-        self._set_learning_rate()
-        drawn = [draws(job, len(self._layers), self.epoch) for job in self.jobs]
+        drawn = [
+            draws(job, number * len(self._layers), self.epoch)
+            for job, number in zip(self.jobs, self._numbers, strict=True)
+        ]
         # into the same memory each epoch: a recorded graph knows addresses only
         self._order = self._fill("_order", torch.stack([run.order for run in drawn], 1))
-        self._keys = self._fill("_keys", torch.stack([run.keys[:, 0] for run in drawn], 1))
+        keys = [
+            run.keys[:, 0].view(self.steps_per_epoch, number, len(self._layers), 2)
+            for run, number in zip(drawn, self._numbers, strict=True)
+        ]
+        self._keys = self._fill("_keys", torch.cat(keys, 1))
         self._moves = self._fill("_moves", torch.stack([run.moves for run in drawn], 1))
+        for number, part in enumerate(self._parts):
+            bends = torch.stack([run.bends for run in drawn[part.runs]], 1)
+            setattr(self, f"_bends_{number}", self._fill(f"_bends_{number}", bends))
         self._now.zero_()
-        for method, runs, warmup, memory in self._parts:
-            begin_epoch(method, memory, self.epoch, self._sweep(runs) if method.sweeps else None, warmup=warmup)
+        for part in self._parts:
+            swept = self._sweep(part) if part.method.sweeps else None
+            begin_epoch(part.method, part.memory, self.epoch, swept, warmup=part.warmup)
+        age = self._parts[0].method.age(self.epoch)  # the same in all parts
+        if self.epoch > 0 and age == 0:
+            self._begin_anew()
+        self._set_learning_rate(age)
         self.model.train()
         for _ in range(self.steps_per_epoch):
             self._advance()
         order = self._order.transpose(0, 1)
         clean = self._clean.gather(1, order.flatten(1)).view_as(order)
         steps = Steps(self._losses.transpose(0, 1), self._weights.transpose(0, 1), clean, self._cuts.t())
-        accuracy = self._evaluate()
+        with nullcontext() if self._average is None else self._average.in_use():
+            accuracy, validation = self._evaluate(), self._validate()
         columns = {name: value.tolist() for name, value in measure(steps).items()}  # waits for the device
-        accuracies = accuracy.tolist()
+        accuracies, validations = accuracy.tolist(), validation.tolist()
         rate = self.steps_per_epoch * self.recipe.batch_size / (time.perf_counter() - started)
         self.epoch += 1
         records: list[EpochRecord] = [None] * len(self.jobs)  # type: ignore[list-item]
@@ -158,10 +218,10 @@ class Stack:
             for run in range(part.runs.start, part.runs.stop):
                 place, job = self._places[run], self.jobs[run]
                 measured = {name: values[run] for name, values in columns.items()}
-                record = epoch_record(
-                    self.epoch, selecting, accuracies[run], self._best[place], job.noise, rate, measured
+                self._reached[place] = self._reached[place].after(accuracies[run], validations[run])
+                records[place] = epoch_record(
+                    self.epoch, selecting, self._reached[place], validations[run], job.noise, rate, measured
                 )
-                records[place], self._best[place] = record, record.best_test_accuracy
                 if self.epoch in self.recipe.stages():
                     one = Steps(*(values[run] for values in steps))
                     self.details[place].append(look_closer(self.epoch, one))
@@ -188,27 +248,36 @@ class Stack:
     def _step(self) -> None:
         """Everything on the device, in the same memory each time, without a look at any value."""
         rows, keys, moves = (part.index_select(0, self._now)[0] for part in (self._order, self._keys, self._moves))
-        x = self._x[rows + self._offset]
+        x, labels = self._x[self._where.gather(1, rows)[self._run_of]], self._labels.gather(1, rows)
         if self.recipe.augment:
-            x = augment(x.flatten(0, 1), moves.flatten(0, 1)).view_as(x)
-        logits, labels = self._output(x, keys).float(), self._labels.gather(1, rows)
-        plain = cross_entropy(logits.flatten(0, 1), labels.flatten()).view(rows.shape)
-        total, weights, cuts = plain.new_zeros(()), [], []
-        for method, runs, warmup, memory in self._parts:
-            seen = logits[runs], labels[runs]
-            losses = plain[runs]
+            x = augment(x.flatten(0, 1), moves[self._run_of].flatten(0, 1)).view_as(x)
+        judged = {number: self._judge(number, x) for number, part in enumerate(self._parts) if part.method.views > 1}
+        logits = self._output(x, keys).float()
+        plain = cross_entropy(logits.flatten(0, 1), labels[self._run_of].flatten()).view(logits.shape[:-1])
+        main, total, weights, cuts = plain.detach()[self._first], plain.new_zeros(()), [], []
+        for number, (method, runs, networks, warmup, memory) in enumerate(self._parts):
+            answered, losses = logits[networks], plain[networks]
+            if method.networks > 1:
+                answered, losses = (each.view(-1, method.networks, *each.shape[1:]) for each in (answered, losses))
+            if number in judged:
+                answered = torch.stack([judged[number], answered], 1)
+                losses = own_losses(method, memory, answered, labels[runs], rows[runs], warmup)
+                main[runs] = losses[:, 0].detach()
+            seen = answered, labels[runs]
             if type(method).losses is not Selector.losses:
                 losses = own_losses(method, memory, *seen, rows[runs], warmup)
             means, outcome = objective(method, memory, losses, None, rows[runs], *seen, warmup=warmup)
             total = total + means.sum()  # no run has a say in another's gradient
-            weights.append(outcome.weights)
+            weights.append(recorded(method, outcome.weights))
             cut = method.cut(outcome.memory.state)
             cuts.append(means.detach() * math.nan if cut is None else cut)
             remember(method, memory, outcome.memory, rows[runs])
         self.optimizer.zero_grad()
         total.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-        self._losses.index_copy_(0, self._now, plain.detach()[None])
+        if self._average is not None:
+            self._average.update()
+        self._losses.index_copy_(0, self._now, main[None])
         self._weights.index_copy_(0, self._now, torch.cat(weights)[None])
         self._cuts.index_copy_(0, self._now, torch.cat(cuts)[None])
         self._now += 1
@@ -227,17 +296,42 @@ class Stack:
         return output
 
     @torch.no_grad()
-    def _sweep(self, runs: slice) -> Tensor:
-        """The losses of some runs on all their training rows, (runs, rows)."""
+    def _judge(self, number: int, x: Tensor) -> Tensor:
+        """Logits of the images of a part as they are, without dropout; in ``x`` they are distorted from now on."""
+        networks = self._parts[number].networks
+        weak, bends = x[networks].clone(), getattr(self, f"_bends_{number}").index_select(0, self._now)[0]
         self.model.eval()
-        found = []
+        found = self._test_output({name: value[networks] for name, value in self._parameters.items()}, weak, 0).float()
+        self.model.train()
+        x[networks] = distort(weak.flatten(0, 1), bends.flatten(0, 1)).view_as(weak)
+        return found
+
+    @torch.no_grad()
+    def _sweep(self, part: Part) -> Tensor:
+        """Of all training rows of some runs, the losses, (runs, rows), or the features, (runs, rows, size)."""
+        self.model.eval()
+        runs, features, found = part.runs, part.method.sweeps == "features", []
+        parameters = {name: value[self._first[runs]] for name, value in self._parameters.items()}
         for rows in torch.split(torch.arange(self._labels.shape[1], device=self.device), TEST_ROWS):
-            x = self._x[rows + self._offset[runs]]
-            parameters = {name: value[runs] for name, value in self._parameters.items()}
-            logits = self._test_output(parameters, x, 0).float()
-            labels = self._labels[runs, rows]
-            found.append(cross_entropy(logits.flatten(0, 1), labels.flatten()).view(labels.shape))
+            x, labels = self._x[self._where[runs, rows]], self._labels[runs, rows]
+            with without_head(self.model) if features else nullcontext():
+                output = self._test_output(parameters, x, 0, plainly=features).float()
+            if not features:
+                output = cross_entropy(output.flatten(0, 1), labels.flatten()).view(labels.shape)
+            found.append(output)
         return torch.cat(found, 1)
+
+    @torch.no_grad()
+    def _validate(self) -> Tensor:
+        """Accuracy of every run on the rows it holds out, with their noisy labels; NaN if there are none."""
+        self.model.eval()
+        hits = torch.zeros(len(self.jobs), dtype=torch.float64, device=self.device)
+        number = self._held.shape[1]
+        parameters = {name: value[self._first] for name, value in self._parameters.items()}
+        for rows in torch.split(torch.arange(number, device=self.device), TEST_ROWS) if number else ():
+            found = self._test_output(parameters, self._x[self._held[:, rows]], 0).argmax(-1)
+            hits += (found == self._held_labels[:, rows]).sum(-1)
+        return hits / number if number else hits * math.nan
 
     @torch.no_grad()
     def _evaluate(self) -> Tensor:
@@ -246,22 +340,28 @@ class Stack:
         found = torch.zeros(len(self.jobs), dtype=torch.float64, device=self.device)
         for split, (x_test, y_test) in enumerate(self._tests):
             runs = torch.tensor([run for run, of in enumerate(self._split_of) if of == split], device=self.device)
-            parameters = {name: value[runs] for name, value in self._parameters.items()}
+            parameters = {name: value[self._first[runs]] for name, value in self._parameters.items()}
             hits = torch.zeros(len(runs), dtype=torch.int64, device=self.device)
             for x, y in zip(torch.split(x_test, TEST_ROWS), torch.split(y_test, TEST_ROWS), strict=True):
                 hits += (self._test_output(parameters, x, None).argmax(-1) == y).sum(-1)
             found[runs] = hits.double() / len(y_test)
         return found
 
-    def _test_output(self, parameters: Mapping[str, Tensor], x: Tensor, runs: int | None) -> Tensor:
-        """Logits without dropout, (runs, rows, classes); ``runs`` is the axis of x for them, if it has one."""
+    def _test_output(
+        self, parameters: Mapping[str, Tensor], x: Tensor, runs: int | None, plainly: bool = False
+    ) -> Tensor:
+        """Logits without dropout, (runs, rows, classes); ``runs`` is the axis of x for them, if it has one.
+
+        Uncompiled where ``plainly``.
+        """
         with autocast(self.recipe, self.device):
             if not stackable(self.recipe.network):
-                return self.model(x if runs is None else x[0])[None]  # type: ignore[no-any-return]
+                run = self.model.forward if plainly else self.model
+                return run(x if runs is None else x[0])[None]  # type: ignore[no-any-return]
             return vmap(self._one, (0, None, runs))(parameters, {}, x)
 
-    def _set_learning_rate(self) -> None:
-        rate, group = self.recipe.learning_rate_at(self.epoch), self.optimizer.param_groups[0]
+    def _set_learning_rate(self, age: int) -> None:
+        rate, group = self.recipe.learning_rate_at(age), self.optimizer.param_groups[0]
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
         else:
@@ -302,7 +402,18 @@ def _check(jobs: list[Job]) -> Recipe:
         raise ValueError("Stack: reforward must be False (how many are kept is not known beforehand), got True")
     if len(jobs) > 1 and not stackable(recipe.network):
         raise ValueError(f"Stack: jobs must be one at a time for {recipe.network}, got {len(jobs)}")
+    methods = [job.spec.make_method() for job in jobs]
+    if len({ages(job.spec) for job in jobs}) > 1:
+        raise ValueError("Stack: jobs must begin anew in the same epochs, got several ways")
+    if not stackable(recipe.network) and methods[0].networks > 1:
+        raise ValueError(f"Stack: method must have one network for {recipe.network}, got {methods[0].name}")
     return recipe
+
+
+def ages(spec: RunSpec) -> tuple[int, ...]:
+    """How old the network is in each epoch: one optimiser serves a whole stack."""
+    method = spec.make_method()
+    return tuple(method.age(epoch) for epoch in range(spec.recipe.epochs))
 
 
 @functools.lru_cache(maxsize=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -13,10 +13,14 @@ from .held import held
 
 
 class Seen(NamedTuple):
-    """One mini-batch as a method sees it. Leading axes, if any, are separate runs."""
+    """One mini-batch as a method sees it. Leading axes, if any, are separate runs.
+
+    For methods with several `answers` to a sample, losses, counts, numbers and logits have an axis for these behind
+    the runs: (..., answers, B).
+    """
 
     loss: Tensor  #: (..., B) float32, detached; 0 where an entry does not count
-    counts: Tensor  #: (..., B) bool: finite and not masked out
+    counts: Tensor  #: (..., B) bool: finite and not masked out; a sample counts in all its answers or in none
     number: Tensor  #: (...,) how many count; never 0 in a state that is kept
     rows: Tensor | None = None  #: (..., B) row numbers in the training set
     logits: Tensor | None = None  #: (..., B, classes) float32, detached; for methods that need them
@@ -60,8 +64,10 @@ class Selector(ABC, Generic[StateT]):
     needs_logits: ClassVar[bool] = False  #: losses alone are not enough
     needs_epochs: ClassVar[bool] = False  #: must be told when an epoch begins
     needs_ratio: ClassVar[bool] = False  #: has a parameter that should be set by the noise ratio
-    networks: ClassVar[int] = 1  #: how many are trained side by side
-    sweeps: ClassVar[bool] = False  #: wants the losses of all rows when an epoch begins: a forward pass over the set
+    networks: ClassVar[int] = 1  #: how many are trained side by side; the first is the one to be used afterwards
+    views: ClassVar[int] = 1  #: of each image: one as it is, that judges, and a distorted one, that is learned from
+    #: what it wants of all rows when an epoch begins, if anything: a forward pass over the set
+    sweeps: ClassVar[Literal["", "losses", "features"]] = ""
     #: fields of the state that have an entry for each row of the training set, axis by axis behind the runs
     tables: ClassVar[tuple[str, ...]] = ()
 
@@ -78,22 +84,31 @@ class Selector(ABC, Generic[StateT]):
         """Weights in [0, 1] (or bool), shaped like ``seen.loss``, and the next state.
 
         Pure, without reading values back, boolean indexing or branches on data; reduces the last
-        axis only. What does not count is weighted 0 by the caller, and the next state is dropped
-        during warm-up and where nothing counts, so no method needs to care for either. Of a table,
-        the next state holds the entries of this batch only, (..., B, ...).
+        axis only, and that of the answers. What does not count is weighted 0 by the caller, and the
+        next state is dropped during warm-up and where nothing counts, so no method needs to care for
+        either. Of a table, the next state holds the entries of this batch only, (..., B, ...).
         """
 
-    def refresh(self, state: StateT, epoch: int, losses: Tensor | None) -> StateT:
+    def refresh(self, state: StateT, epoch: int, swept: Tensor | None) -> StateT:
         """State at the beginning of an epoch, from 0, once warm-up is over.
 
-        ``losses`` (..., rows) are those of all rows on the labels given, for methods that sweep. Unlike in a
-        step, values may be read back and time is no concern.
+        ``swept`` is for methods that sweep: the losses of all rows on the labels given, (..., rows), or their
+        features, (..., rows, size). Unlike in a step, values may be read back and time is no concern.
         """
         return state
+
+    def age(self, epoch: int) -> int:
+        """How many epochs old the network is; a loop gives it new weights, and the first learning rate, at 0."""
+        return epoch
 
     def cut(self, state: StateT) -> Tensor | None:
         """The loss up to which samples of the last batch were kept, where the method has such a number."""
         return None
+
+
+def answers(method: Selector[StateT] | type[Selector[StateT]]) -> int:
+    """How many answers to a sample a method sees: one of each network, to each view."""
+    return method.networks * method.views
 
 
 def rows_of(table: Tensor, rows: Tensor) -> Tensor:

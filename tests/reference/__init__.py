@@ -1,17 +1,21 @@
 """Slow transcriptions of the methods in plain Python and NumPy, written from the papers, sharing no code with src.
 
 Each is a class that is told how many rows and classes there are and the method's parameters, and then goes
-through training: `start_epoch(epoch, losses)` where an epoch begins (``losses``: of all rows, by NumPy), and
-`step(logits, labels, rows)` for each batch. A step gives two things: a function from logits to the loss of each
+through training: `start_epoch(epoch, losses)` where an epoch begins (of all rows, by NumPy; features for a method
+that wants these), and
+`step(logits, labels, rows)` for each batch; what methods with several networks or views are given has an axis
+for these in front, and so has what they give. A step gives two things: a function from logits to the loss of each
 sample, in which all that is not differentiated is held fixed, and the weight of each sample.
 """
 
 from __future__ import annotations
 
 from .adaptive_k import AdaptiveK
+from .augdesc import AugDesc
 from .bare import BARE
 from .beta_mixture import BetaMixture
 from .bootstrapping import Bootstrapping
+from .co_teaching import CoTeaching
 from .curriculum import Curriculum
 from .cyclical_curriculum import CyclicalCurriculum
 from .dlt import DLT
@@ -19,14 +23,17 @@ from .eg_reweighting import EGReweighting
 from .elr import ELR
 from .gce import GCE
 from .itlm import ITLM
+from .jocor import JoCoR
 from .label_noised_trim import LabelNoisedTrim
 from .label_smoothing import LabelSmoothing
 from .median_tgd import MedianTGD
 from .mkl import MKL
+from .moit import MOIT
 from .oracle import Oracle
 from .rt import RT
 from .sce import SCE
 from .selc import SELC
+from .sop import SOP
 from .vanilla import Vanilla
 
 #: method text -> reference, and its options
@@ -74,6 +81,14 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "rt:keep=0.3,ramp=3,curve=exp,power=2": (RT, {"keep": 0.3, "ramp": 3, "curve": "exp", "power": 2}),
     "rt:ramp=3,curve=log,power=4,late=0.3": (RT, {"ramp": 3, "curve": "log", "power": 4, "late": 0.3}),
     "rt:ramp=4,power=2": (RT, {"ramp": 4, "power": 2}),
+    "augdesc": (AugDesc, {}),
+    "co-teaching": (CoTeaching, {}),
+    "co-teaching:keep=0.3,ramp=2": (CoTeaching, {"keep": 0.3, "ramp": 2}),
+    "jocor": (JoCoR, {}),
+    "jocor:keep=0.5,ramp=3,agreement=0.9": (JoCoR, {"keep": 0.5, "ramp": 3, "agreement": 0.9}),
+    "moit:neighbours=10,plain=1": (MOIT, {"neighbours": 10, "plain": 1}),
+    "sop:rate_u=2.0,rate_v=3.0": (SOP, {"rate_u": 2.0, "rate_v": 3.0}),
+    "truncated-gce": (GCE, {"truncate": 0.5}),
 }
 
 #: one text for each method, for tests that take long

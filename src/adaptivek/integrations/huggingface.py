@@ -23,6 +23,7 @@ from ..checks import check_labels
 from ..objective import IGNORE, cross_entropy
 from ..rows import INDEX
 from ..selection import Selection
+from ..types import answers
 
 try:
     from transformers import Trainer, TrainerCallback
@@ -48,6 +49,11 @@ def attach(trainer: Trainer, criterion: Selection, *, shift: bool | None = None)
     """
     if not isinstance(criterion, Selection):
         raise TypeError(f"attach: criterion must be a Selection, got {criterion!r}")
+    if answers(criterion.method) > 1:
+        raise ValueError(
+            f"attach: criterion must have a method with one network and one view, for a trainer has one; got "
+            f"{criterion.method.name}"
+        )
     if trainer.compute_loss_func is not None:
         raise ValueError(f"attach: the trainer must have no compute_loss_func, got {trainer.compute_loss_func!r}")
     if trainer.args.label_smoothing_factor:

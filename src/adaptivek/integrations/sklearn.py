@@ -16,7 +16,7 @@ from ..checks import check_number
 from ..methods import build
 from ..objective import cross_entropy
 from ..selection import Selection
-from ..types import Selector
+from ..types import Selector, answers
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -159,6 +159,10 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         method = build(self.method) if isinstance(self.method, str) else self.method
         if not isinstance(method, Selector) or method.privileged:
             raise ValueError(f"{owner}: method must be a method that needs no truth, or its name, got {self.method!r}")
+        if answers(method) > 1 or method.sweeps == "features":
+            raise ValueError(
+                f"{owner}: method must do with one network, one view and no features of it, got {self.method!r}"
+            )
         return method
 
 

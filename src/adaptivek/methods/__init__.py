@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..types import Selector
+from ..types import Selector, answers
 from .adaptive_k import AdaptiveK as AdaptiveK
+from .augdesc import AugDesc as AugDesc
 from .bare import BARE as BARE
 from .beta_mixture import BetaMixture as BetaMixture
 from .bootstrapping import Bootstrapping as Bootstrapping
+from .co_teaching import CoTeaching as CoTeaching
 from .curriculum import Curriculum as Curriculum
 from .cyclical_curriculum import CyclicalCurriculum as CyclicalCurriculum
 from .dlt import DLT as DLT
@@ -17,14 +19,18 @@ from .eg_reweighting import EGReweighting as EGReweighting
 from .elr import ELR as ELR
 from .gce import GCE as GCE
 from .itlm import ITLM as ITLM
+from .jocor import JoCoR as JoCoR
 from .label_noised_trim import LabelNoisedTrim as LabelNoisedTrim
 from .label_smoothing import LabelSmoothing as LabelSmoothing
 from .median_tgd import MedianTGD as MedianTGD
 from .mkl import MKL as MKL
+from .moit import MOIT as MOIT
 from .oracle import Oracle as Oracle
 from .rt import RT as RT
 from .sce import SCE as SCE
 from .selc import SELC as SELC
+from .sop import SOP as SOP
+from .truncated_gce import TruncatedGCE as TruncatedGCE
 from .vanilla import Vanilla as Vanilla
 from .vanilla_mkl import VanillaMKL as VanillaMKL
 
@@ -34,9 +40,11 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "mkl": MKL,
     "vanilla+mkl": VanillaMKL,
     "adaptive-k": AdaptiveK,
+    "augdesc": AugDesc,
     "bare": BARE,
     "beta-mixture": BetaMixture,
     "bootstrapping": Bootstrapping,
+    "co-teaching": CoTeaching,
     "curriculum": Curriculum,
     "cyclical-curriculum": CyclicalCurriculum,
     "dlt": DLT,
@@ -44,12 +52,16 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "elr": ELR,
     "gce": GCE,
     "itlm": ITLM,
+    "jocor": JoCoR,
     "label-noised-trim": LabelNoisedTrim,
     "label-smoothing": LabelSmoothing,
     "median-tgd": MedianTGD,
+    "moit": MOIT,
     "rt": RT,
     "sce": SCE,
     "selc": SELC,
+    "sop": SOP,
+    "truncated-gce": TruncatedGCE,
 }
 
 
@@ -64,13 +76,19 @@ def needs(method: type[Selector[Any]]) -> list[str]:
         "truth": method.privileged,
         "ratio": method.needs_ratio,
         "warm-up": method.wants_warmup,
-        "logits": method.needs_logits or method.losses is not Selector.losses,
+        "logits": method.needs_logits or answers(method) > 1 or method.losses is not Selector.losses,
         "rows": method.needs_rows,
         "epochs": method.needs_epochs,
-        "sweep": method.sweeps,
+        f"sweep of {method.sweeps}": bool(method.sweeps),
         f"{method.networks} networks": method.networks > 1,
+        f"{method.views} views": method.views > 1,
     }
     return [need for need, wanted in found.items() if wanted]
+
+
+def passes(method: type[Selector[Any]]) -> tuple[int, int]:
+    """Forward and backward passes of a step."""
+    return method.networks * method.views, method.networks
 
 
 def build(text: str, **preferred: Any) -> Selector[Any]:

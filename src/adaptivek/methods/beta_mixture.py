@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -73,7 +73,7 @@ class BetaMixture(Selector[Wrong]):
     leaves_out: ClassVar[bool] = False
     needs_rows: ClassVar[bool] = True
     needs_epochs: ClassVar[bool] = True
-    sweeps: ClassVar[bool] = True
+    sweeps: ClassVar[Literal["", "losses", "features"]] = "losses"
     tables: ClassVar[tuple[str, ...]] = ("wrong",)
 
     def __post_init__(self) -> None:
@@ -84,9 +84,9 @@ class BetaMixture(Selector[Wrong]):
             raise ValueError("BetaMixture: rows must be given: Selection(..., rows=len(train_set)), got None")
         return Wrong(torch.zeros(task.rows))
 
-    def refresh(self, state: Wrong, epoch: int, losses: Tensor | None) -> Wrong:
-        assert losses is not None  # it sweeps
-        return Wrong(posterior(losses, self.rounds).to(state.wrong.dtype))
+    def refresh(self, state: Wrong, epoch: int, swept: Tensor | None) -> Wrong:
+        assert swept is not None  # it sweeps
+        return Wrong(posterior(swept, self.rounds).to(state.wrong.dtype))
 
     def losses(self, state: Wrong, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
         assert rows is not None  # Selection has checked needs_rows

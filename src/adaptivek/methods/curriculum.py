@@ -68,7 +68,7 @@ class Curriculum(Selector[Lessons]):
     def init(self, task: Task) -> Lessons:
         return no_lessons("Curriculum", task)
 
-    def refresh(self, state: Lessons, epoch: int, losses: Tensor | None) -> Lessons:
+    def refresh(self, state: Lessons, epoch: int, swept: Tensor | None) -> Lessons:
         gone = min(max(epoch - 1, 0) / self.ramp, 1.0)
         share = torch.as_tensor(self.start + (self.end - self.start) * gone).to(state.remembered)
         return easiest(state, share)

@@ -46,7 +46,7 @@ class CyclicalCurriculum(Selector[Lessons]):
     def init(self, task: Task) -> Lessons:
         return no_lessons("CyclicalCurriculum", task)
 
-    def refresh(self, state: Lessons, epoch: int, losses: Tensor | None) -> Lessons:
+    def refresh(self, state: Lessons, epoch: int, swept: Tensor | None) -> Lessons:
         return easiest(state, self.share(epoch, state.remembered[..., 0]))
 
     def share(self, epoch: int, like: Tensor) -> Tensor:

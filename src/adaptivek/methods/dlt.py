@@ -66,7 +66,7 @@ class DLT(Selector[Losses]):
         unseen = torch.full((task.rows,), UNSEEN)
         return Losses(unseen, unseen.clone(), torch.tensor(UNSEEN), torch.zeros(()))
 
-    def refresh(self, state: Losses, epoch: int, losses: Tensor | None) -> Losses:
+    def refresh(self, state: Losses, epoch: int, swept: Tensor | None) -> Losses:
         known = state.remembered < UNSEEN
         if epoch < self.plain or not bool(known.any(-1).all()):
             return state

@@ -12,6 +12,13 @@ from ..types import Stateless, each_run
 from .own_loss import OwnLoss, log_prob
 
 
+def generalised(logits: Tensor, labels: Tensor, q: float | Tensor, truncate: float | Tensor) -> Tensor:
+    """``(1 - p^q) / q``, p the probability of the label; constant where p is at most ``truncate``."""
+    log_p, q, truncate = log_prob(logits, labels), each_run(q), each_run(truncate)
+    power = (q * log_p).exp()  # p^q by logarithms: the gradient of p^q itself is infinite at p = 0
+    return (1 - power.where(log_p.exp() > truncate, truncate**q)) / q
+
+
 @dataclass(frozen=True)
 class GCE(OwnLoss):
     """Minimise ``(1 - p^q) / q``, p the probability of the label.
@@ -22,7 +29,7 @@ class GCE(OwnLoss):
     Args:
         q: in (0, 1]. Near 0 it is cross-entropy, at 1 the mean absolute error (up to a factor).
         truncate: in [0, 1). Samples whose label has at most this probability have a constant loss, so no say
-            at all. 0 switches it off; else give a warm-up, or classes that start below it are never learned.
+            at all. 0 switches it off; else see :class:`TruncatedGCE`, which is given a warm-up.
     """
 
     q: float = 0.7
@@ -37,6 +44,4 @@ class GCE(OwnLoss):
         check_number("GCE", "truncate", self.truncate, 0, 1, open_high=True)
 
     def losses(self, state: Stateless, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
-        log_p, q, truncate = log_prob(logits, labels), each_run(self.q), each_run(self.truncate)
-        power = (q * log_p).exp()  # p^q by logarithms: the gradient of p^q itself is infinite at p = 0
-        return (1 - power.where(log_p.exp() > truncate, truncate**q)) / q
+        return generalised(logits, labels, self.q, self.truncate)

@@ -55,7 +55,7 @@ class RT(Selector[Share]):
     def init(self, task: Task) -> Share:
         return Share(torch.ones(()))
 
-    def refresh(self, state: Share, epoch: int, losses: Tensor | None) -> Share:
+    def refresh(self, state: Share, epoch: int, swept: Tensor | None) -> Share:
         x = torch.full_like(state.share, min(epoch / self.ramp, 1.0))
         bend = torch.zeros_like(x) + self.power  # a number, or one for each run
         if self.curve == "exp":

@@ -31,10 +31,12 @@ from .tables import (
 )
 from .text import (
     MEASURES,
+    NEEDS,
     accuracy,
     gaps,
     markdown,
     named,
+    needed,
     percent,
     plain,
     rate_name,
@@ -125,6 +127,7 @@ def page(results: Sequence[Result]) -> str:
         theory=_theory(table),
         failures=[(run_name(each), reason(each)) for each in failures(results)],
         gaps=gaps(table),
+        needs=(["method", *NEEDS], [[named(method), *needed(method)] for method in methods]),
         recipes=_recipes(results),
     )
 

@@ -89,7 +89,7 @@ class Row:
 
     def winners(self, measure: Measure) -> list[str]:
         """The best of the methods that do not know the truth; several if equal."""
-        means = {name: self.stat(name, measure).mean for name in self.cells if name != ORACLE and self.has(name)}
+        means = {name: self.stat(name, measure).mean for name in self.cells if alone(name) != ORACLE and self.has(name)}
         return [name for name, mean in means.items() if mean == max(means.values())]
 
     def gap_closed(self, method: str, measure: Measure) -> float | None:
@@ -145,7 +145,7 @@ def rows(results: Sequence[Result]) -> list[Row]:
     for result in results:
         spec = result.spec
         setting = Setting(spec.dataset, spec.noise, float(spec.noise_rate), variants[spec.identity()])
-        grouped[setting][spec.method].append(result)
+        grouped[setting][method_of(spec)].append(result)
     # what was meant to be run, as far as one can tell: in each setting what there is at any noise rate
     methods: dict[Setting, set[str]] = defaultdict(set)
     seeds: dict[Setting, set[int]] = defaultdict(set)
@@ -158,6 +158,21 @@ def rows(results: Sequence[Result]) -> list[Row]:
         names = sorted(methods[alike], key=method_order)
         table.append(Row(setting, {name: _cell(grouped[setting][name], seeds[alike]) for name in names}))
     return table
+
+
+def method_of(spec: RunSpec) -> str:
+    """The column of a run: its method, and in brackets what was combined with it."""
+    options = {
+        f"ratio {100 * spec.ratio_error:+g} points": spec.ratio_error != 0,
+        f"averaged {spec.recipe.average:g}": spec.recipe.average > 0,
+        f"stopped early {spec.recipe.hold_out:g}": spec.recipe.hold_out > 0,
+    }
+    return spec.method + "".join(f" ({name})" for name, asked in options.items() if asked)
+
+
+def alone(column: str) -> str:
+    """The method of a column of `method_of`, without what was combined with it."""
+    return column.partition(" (")[0]
 
 
 def all_methods(table: Sequence[Row]) -> list[str]:
@@ -210,8 +225,9 @@ def median_gap_closed(table: Sequence[Row], method: str, measure: Measure) -> fl
 
 
 def method_order(name: str) -> tuple[int, str]:
-    """The paper's five first, in its order."""
-    return (PAPER_METHODS.index(name) if name in PAPER_METHODS else len(PAPER_METHODS), name)
+    """The paper's five first, in its order; what was combined with a method beside it."""
+    base = alone(name)
+    return (PAPER_METHODS.index(base) if base in PAPER_METHODS else len(PAPER_METHODS), name)
 
 
 def dataset_order(name: str) -> tuple[int, str]:
@@ -231,6 +247,7 @@ def _variants(results: Sequence[Result]) -> dict[str, str]:
     for result in results:
         spec = result.spec
         way = {**dataclasses.asdict(spec.recipe), "exact_noise": spec.exact_noise, "reforward": spec.reforward}
+        del way["average"], way["hold_out"]  # see `method_of`
         fields[spec.identity()] = spec.dataset, way
         ways[spec.dataset].append(way)
     differing = {

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 
+from ..methods import METHODS, needs, passes
 from .tables import (
     PAPER_SETTINGS,
     Failure,
@@ -17,8 +18,10 @@ from .tables import (
     Setting,
     Stat,
     all_methods,
+    alone,
     claims,
     median_gap_closed,
+    method_of,
 )
 
 NAMES = {
@@ -32,6 +35,7 @@ COLUMNS = (
     "best_on_test_mean", "best_on_test_std", "below_oracle", "gap_closed", "noise_ratio_true", "noise_ratio_estimated",
     "noise_ratio_estimated_std",
 )  # fmt: skip
+NEEDS = ("needs beyond plain training", "forwards per step", "backwards per step")
 LONGEST = 300  # characters of a failure that are shown
 
 
@@ -42,8 +46,10 @@ def plain(text: str) -> str:
 
 def named(name: str) -> str:
     """A method or data set as the paper writes it; parameters of a method in brackets."""
+    name, bracket, options = name.partition(" (")  # what was combined with a method
     base, colon, rest = name.partition(":")
-    return plain(f"{NAMES.get(base, base)} ({rest})" if colon and base in NAMES else NAMES.get(name, name))
+    found = f"{NAMES.get(base, base)} ({rest})" if colon and base in NAMES else NAMES.get(name, name)
+    return plain(f"{found}{bracket}{options}")
 
 
 def setting_name(setting: Setting) -> str:
@@ -113,7 +119,7 @@ def to_csv(table: Sequence[Row]) -> str:
 
 def markdown(table: Sequence[Row], failed: Sequence[Failure] = ()) -> str:
     """The claims and both tables, for a document."""
-    parts = [_claims_markdown(table)]
+    parts = [_claims_markdown(table), f"### What the methods need\n\n{_needs_markdown(table)}"]
     for measure, title in MEASURES.items():
         parts.append(f"### Test accuracy, {title}\n\n{_accuracy_markdown(table, measure)}")
     parts.append(
@@ -131,7 +137,8 @@ def markdown(table: Sequence[Row], failed: Sequence[Failure] = ()) -> str:
 
 def run_name(failure: Failure) -> str:
     spec = failure.spec
-    return f"{setting_name(Setting(spec.dataset, spec.noise, spec.noise_rate))}, {named(spec.method)}, seed {spec.seed}"
+    setting = Setting(spec.dataset, spec.noise, spec.noise_rate)
+    return f"{setting_name(setting)}, {named(method_of(spec))}, seed {spec.seed}"
 
 
 def _claims_markdown(table: Sequence[Row]) -> str:
@@ -140,6 +147,18 @@ def _claims_markdown(table: Sequence[Row]) -> str:
         counts = (f"{each.holds} of {each.settings}" for each in (last, best))
         lines.append([last.text, *counts, f"{last.paper} of {PAPER_SETTINGS}"])
     return _markdown_table(lines, "lrrr")
+
+
+def needed(method: str) -> tuple[str, str, str]:
+    """What a method needs beyond plain training, and its forward and backward passes per step."""
+    kind = METHODS[alone(method).partition(":")[0]]
+    forwards, backwards = passes(kind)
+    return ", ".join(needs(kind)) or "nothing", str(forwards), str(backwards)
+
+
+def _needs_markdown(table: Sequence[Row]) -> str:
+    lines = [["method", *NEEDS]] + [[_md(named(each)), *needed(each)] for each in all_methods(table)]
+    return _markdown_table(lines, "llrr")
 
 
 def _accuracy_markdown(table: Sequence[Row], measure: Measure) -> str:
