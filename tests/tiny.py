@@ -58,7 +58,7 @@ def judge(
     logits = answered(criterion.method, logits)
     losses = own_losses(criterion.method, criterion.memory, logits, labels, rows, criterion.warmup)
     criterion(logits, labels, rows)
-    return (losses * criterion.weights).sum(), criterion.memory.tally.last_kept
+    return (losses * criterion.weights).sum(), criterion.weights.sum(-1).max()  # as many for each network
 
 
 class Begun(NamedTuple):
