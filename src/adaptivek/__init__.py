@@ -23,6 +23,7 @@ from .methods import Curriculum as Curriculum
 from .methods import CyclicalCurriculum as CyclicalCurriculum
 from .methods import EGReweighting as EGReweighting
 from .methods import JoCoR as JoCoR
+from .methods import LabelMemory as LabelMemory
 from .methods import LabelNoisedTrim as LabelNoisedTrim
 from .methods import LabelSmoothing as LabelSmoothing
 from .methods import MedianTGD as MedianTGD

@@ -40,6 +40,7 @@ class Outcome(NamedTuple):
     """What a step decided."""
 
     weights: Tensor  #: in [0, 1], shaped like the losses; 0: left out
+    believed: Tensor  #: how far each label is believed; the weights, unless the method relabels
     memory: Memory
 
 
@@ -89,13 +90,16 @@ def objective(
         selecting = (tally.step >= warmup) & (number > 0)
         weights = (torch.where(_as_wide(selecting, counts), chosen, counts) * counts).to(losses.dtype)
         totals = weights.sum(-1, dtype=torch.float32)
-        total = totals.amax(-1) if several else totals  # an answer that is only there to judge has none
+        believed, total = weights, totals.amax(-1) if several else totals  # an answer that only judges has none
+        if type(method).believed is not Selector.believed:
+            believed = method.believed(state, seen, chosen)
+            believed = (torch.where(_as_wide(selecting, counts), believed, counts) * counts).to(losses.dtype)
         pace = selecting / window  # 0 stands still
         tally = Tally(
             step=tally.step + 1,
             empty=tally.empty + (total == 0),
             nonfinite=tally.nonfinite + ((losses.shape[-1] if mask is None else mask.sum(-1)) - number).long(),
-            recent_kept=tally.recent_kept.lerp(total, pace),
+            recent_kept=tally.recent_kept.lerp(total if believed is weights else believed.sum(-1), pace),
             recent_seen=tally.recent_seen.lerp(number, pace),
             last_kept=total,
             last_seen=number,
@@ -105,7 +109,7 @@ def objective(
     # The only reduction of a loss; 0, with zero gradients, where nothing is kept. Not a dot product: autocast
     # would take that in half precision.
     means = (losses * weights).sum(-1) / (totals + (totals == 0))
-    return means.sum(-1) if several else means, Outcome(weights, Memory(tally, state))
+    return means.sum(-1) if several else means, Outcome(weights, believed, Memory(tally, state))
 
 
 def _standing_still(

@@ -125,7 +125,7 @@ class RunSpec:
         check_number("RunSpec", "seed", self.seed, 0, whole=True)
         self.make_noise()
         method = self.make_method()
-        if self.reforward and answers(method) > 1:
+        if self.reforward and (answers(method) > 1 or type(method).believed is not Selector.believed):
             raise ValueError(f"RunSpec: reforward must be False for {method.name}, got True")
         if self.ratio_error and not told_ratio(self.method):
             raise ValueError(f"RunSpec: ratio_error must be 0 for {self.method}, which is not told the noise ratio")

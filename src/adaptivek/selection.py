@@ -32,7 +32,7 @@ from .types import Selector, Task, answers
 class _LastBatch:
     """What was decided last; apart from the module, where setting an attribute takes long."""
 
-    weights: Tensor | None = None
+    decided: Tensor | None = None  #: (1 or 2, ...) weights and, where the method relabels, beliefs
     shape: torch.Size = torch.Size()
 
 
@@ -190,8 +190,14 @@ class Selection(nn.Module):
     @property
     def weights(self) -> Tensor | None:
         """How much each sample of the last batch weighed, in [0, 1], shaped like the losses."""
-        weights = self._last.weights
-        return None if weights is None else weights.view(self._last.shape)
+        decided = self._last.decided
+        return None if decided is None else decided[0].view(self._last.shape)
+
+    @property
+    def believed(self) -> Tensor | None:
+        """How far each label of the last batch was believed, in [0, 1]: the weights, unless the method relabels."""
+        decided = self._last.decided
+        return None if decided is None else decided[-1].view(self._last.shape)
 
     @property
     def kept(self) -> Tensor | None:
@@ -201,7 +207,7 @@ class Selection(nn.Module):
 
     @property
     def noise_ratio(self) -> float:
-        """Share of the recent samples that was left out; NaN until warm-up is over. Waits for the device."""
+        """Share of the recent labels that were not believed; NaN until warm-up is over. Waits for the device."""
         self._warn_nonfinite()
         return 1 - float(self.memory.tally.recent_kept / self.memory.tally.recent_seen)
 
@@ -246,10 +252,10 @@ class Selection(nn.Module):
                 raise RuntimeError(f"Selection: move it to {x.device} before compiling: criterion.to(...)")
             self.to(x.device)
         if self.cuda_graph and replayable(x) and peers(self.distributed) is None:
-            loss, weights = self._replay(function, self._replay_key(), x, *others)
+            loss, decided = self._replay(function, self._replay_key(), x, *others)
         else:
-            loss, weights = function(x, *others)
-        self._last.weights, self._last.shape = weights, shape
+            loss, decided = function(x, *others)
+        self._last.decided, self._last.shape = decided, shape
         if not self._warned and _readable(self.nonfinite):
             self._warn_nonfinite()
         return loss
@@ -273,7 +279,7 @@ class Selection(nn.Module):
         logits: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Judge a batch and remember it: the loss to minimise, and the weights in a row."""
+        """Judge a batch and remember it: the loss to minimise, and what was decided, in a row."""
         several = logits is not None and logits.dim() == 3
         losses = losses if several else losses.flatten()
         losses = losses.float() if losses.dtype in HALF else losses
@@ -284,13 +290,14 @@ class Selection(nn.Module):
         if group is not None:
             losses, mask, index, logits, labels, mine = gather(group, losses, mask, index, logits, labels)
         before = self.memory
-        loss, (weights, after) = objective(
+        loss, (weights, believed, after) = objective(
             self.method, before, losses, mask, index, logits, labels, warmup=self.warmup, window=self.window
         )
+        decided = weights.unsqueeze(0) if believed is weights else torch.stack([weights, believed])
         if group is not None:
-            loss, weights = for_averaging(loss, group), weights[..., mine]
+            loss, decided = for_averaging(loss, group), decided[..., mine]
         remember(self.method, before, after, index)
-        return loss, weights
+        return loss, decided
 
     def _replay_key(self) -> Hashable:
         """What the step depends on besides its inputs."""

@@ -268,7 +268,7 @@ class Stack:
                 losses = own_losses(method, memory, *seen, rows[runs], warmup)
             means, outcome = objective(method, memory, losses, None, rows[runs], *seen, warmup=warmup)
             total = total + means.sum()  # no run has a say in another's gradient
-            weights.append(recorded(method, outcome.weights))
+            weights.append(recorded(method, outcome.believed))
             cut = method.cut(outcome.memory.state)
             cuts.append(means.detach() * math.nan if cut is None else cut)
             remember(method, memory, outcome.memory, rows[runs])

@@ -166,9 +166,9 @@ class Session:
             self._output(x) if method.views == 1 else torch.stack([self._judged(x), self._output(distort(x, bends))])
         )
         loss = self.criterion(output, y, rows)
-        assert self.criterion.weights is not None
+        assert self.criterion.believed is not None
         losses = self.criterion.loss(output.detach() if answers(method) == 1 else output[0].detach(), y)
-        weights = recorded(method, self.criterion.weights)
+        weights = recorded(method, self.criterion.believed)
         if reforward and bool((kept := weights > 0).any()):
             set_keys(self.model, keys[1])
             loss = self.criterion.loss(self._output(x[kept]), y[kept]).mean()

@@ -61,6 +61,7 @@ class Selector(ABC, Generic[StateT]):
 
     # what it needs, so that no comparison hides its cost
     needs_rows: ClassVar[bool] = False  #: must be told the row number of each sample
+    uses_rows: ClassVar[bool] = False  #: does better with row numbers, but can do without
     needs_logits: ClassVar[bool] = False  #: losses alone are not enough
     needs_epochs: ClassVar[bool] = False  #: must be told when an epoch begins
     needs_ratio: ClassVar[bool] = False  #: has a parameter that should be set by the noise ratio
@@ -88,6 +89,13 @@ class Selector(ABC, Generic[StateT]):
         next state is dropped during warm-up and where nothing counts, so no method needs to care for
         either. Of a table, the next state holds the entries of this batch only, (..., B, ...).
         """
+
+    def believed(self, state: StateT, seen: Seen, weights: Tensor) -> Tensor:
+        """How far each given label is believed, in [0, 1] (or bool): the weights, unless the method relabels.
+
+        ``state`` is that before the step. What is not believed counts as wrong in the estimate of the noise ratio.
+        """
+        return weights
 
     def refresh(self, state: StateT, epoch: int, swept: Tensor | None) -> StateT:
         """State at the beginning of an epoch, from 0, once warm-up is over.

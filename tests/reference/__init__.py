@@ -24,6 +24,7 @@ from .elr import ELR
 from .gce import GCE
 from .itlm import ITLM
 from .jocor import JoCoR
+from .label_memory import LabelMemory
 from .label_noised_trim import LabelNoisedTrim
 from .label_smoothing import LabelSmoothing
 from .median_tgd import MedianTGD
@@ -52,6 +53,7 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "elr": (ELR, {}),
     "gce": (GCE, {}),
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
+    "label-memory:beta=0.5": (LabelMemory, {"beta": 0.5}),
     "label-noised-trim": (LabelNoisedTrim, {}),
     "label-noised-trim:flip=0.5,largest=0.3,smallest=0.0": (
         LabelNoisedTrim,

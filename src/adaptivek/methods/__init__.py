@@ -20,6 +20,7 @@ from .elr import ELR as ELR
 from .gce import GCE as GCE
 from .itlm import ITLM as ITLM
 from .jocor import JoCoR as JoCoR
+from .label_memory import LabelMemory as LabelMemory
 from .label_noised_trim import LabelNoisedTrim as LabelNoisedTrim
 from .label_smoothing import LabelSmoothing as LabelSmoothing
 from .median_tgd import MedianTGD as MedianTGD
@@ -53,6 +54,7 @@ METHODS: dict[str, type[Selector[Any]]] = {
     "gce": GCE,
     "itlm": ITLM,
     "jocor": JoCoR,
+    "label-memory": LabelMemory,
     "label-noised-trim": LabelNoisedTrim,
     "label-smoothing": LabelSmoothing,
     "median-tgd": MedianTGD,
@@ -77,7 +79,7 @@ def needs(method: type[Selector[Any]]) -> list[str]:
         "ratio": method.needs_ratio,
         "warm-up": method.wants_warmup,
         "logits": method.needs_logits or answers(method) > 1 or method.losses is not Selector.losses,
-        "rows": method.needs_rows,
+        "rows": method.needs_rows or method.uses_rows,
         "epochs": method.needs_epochs,
         f"sweep of {method.sweeps}": bool(method.sweeps),
         f"{method.networks} networks": method.networks > 1,
