@@ -347,6 +347,18 @@ class Stack:
             found[runs] = hits.double() / len(y_test)
         return found
 
+    @torch.no_grad()
+    def predicted(self) -> Tensor:
+        """How often each run predicts each class on its test set, (runs, classes), in the order the jobs were given."""
+        self.model.eval()
+        found = torch.zeros(len(self.jobs), self.jobs[0].data.classes, dtype=torch.int64)
+        for run, split in enumerate(self._split_of):
+            parameters = {name: value[self._first[run], None] for name, value in self._parameters.items()}
+            for x in torch.split(self._tests[split][0], TEST_ROWS):
+                answers = self._test_output(parameters, x, None).argmax(-1).flatten().cpu()
+                found[self._places[run]] += torch.bincount(answers, minlength=found.shape[1])
+        return found
+
     def _test_output(
         self, parameters: Mapping[str, Tensor], x: Tensor, runs: int | None, plainly: bool = False
     ) -> Tensor:

@@ -6,9 +6,9 @@ from .rule import Rule, softmax
 class LabelMemory(Rule):
     """Row by row and class by class; `mistakes[found][given]` counts, older samples fade."""
 
-    def __init__(self, rows, classes, clean=None, beta=0.8):
+    def __init__(self, rows, classes, clean=None, beta=0.8, soft=0.0):
         super().__init__(rows, classes)
-        self.beta = beta
+        self.beta, self.soft = beta, soft
         self.predictions = np.zeros((rows, classes))
         self.mistakes = np.zeros((classes, classes))
 
@@ -21,13 +21,13 @@ class LabelMemory(Rule):
             memory[label] += 1 - memory.sum()
             own = max(counts[label][label] / counts[label].sum(), 1e-3)
             odds = np.array([min(1.0, max(counts[c][label] / counts[c].sum(), 1e-3) / own) for c in range(self.classes)])
-            target = np.sqrt(np.maximum(p, 1e-6) * np.maximum(memory, 1e-6) * odds)
-            trust = min(1.0, 2 * counts[label][label] / counts[:, label].sum())
-            target = trust * target / target.sum()
-            target[label] += 1 - trust
-            targets.append(target)
             judged = memory * np.sqrt(odds)
             believed.append(all(judged[label] >= judged[c] for c in range(self.classes) if c != label))
+            better = np.maximum(p, 1e-6) * np.maximum(memory, 1e-6) * odds
+            far = min(1.0, 2 * counts[label][label] / counts[:, label].sum()) * (self.soft if believed[-1] else 1.0)
+            target = far * better / better.sum()
+            target[label] += 1 - far
+            targets.append(target)
             found.append(int(np.argmax(memory)))
         self.mistakes *= max(0.0, 1 - len(labels) / len(self.predictions))
         for c, label in zip(found, labels, strict=True):

@@ -1,4 +1,4 @@
-"""Label memory: train on what the given label, today's prediction and remembered predictions agree on."""
+"""Label memory: labels that remembered predictions contradict are replaced; the others are left alone."""
 
 from __future__ import annotations
 
@@ -24,27 +24,31 @@ class Remembered(NamedTuple):
 
 
 class Opinion(NamedTuple):
-    """What is thought of a batch, (..., B, classes) each."""
+    """What is thought of a batch."""
 
-    moved: Tensor  #: entries of the table of predictions, today's included
-    memory: Tensor  #: the same, and what is left to 1 for the given label
-    odds: Tensor  #: how often a row of each class is given this label, over how often a row of the label's own class is
-    target: Tensor  #: what to train on
+    moved: Tensor  #: (..., B, classes) entries of the table of predictions, today's included
+    found: Tensor  #: (..., B, classes) one-hot: the class that is remembered, the label counting for what is left
+    believed: Tensor  #: (..., B) bool
+    target: Tensor  #: (..., B, classes) what to train on
 
 
 @dataclass(frozen=True)
 class LabelMemory(Selector[Remembered]):
-    """Cross-entropy with targets ``sqrt(prediction * memory * odds)``, normalised; needs no warm-up and no ratio.
+    """Leave labels that are believed as they are; train the others on ``prediction * memory * odds``, normalised.
 
-    The memory of a row begins as its label and moves towards its predictions at each visit. The odds are
-    Bayes' rule: they come from a table of which class is given which label, counted as training goes on. As
-    long as less than half of a class is found again by the memory, its labels are trusted to that degree.
+    The memory of a row begins as its label and moves towards its predictions at each visit, so no warm-up is
+    needed. The odds are Bayes' rule: they come from a table of which class is given which label, counted as
+    training goes on. A label is believed if no other class has more of ``memory * sqrt(odds)``. Of a class of which
+    less than half is found again, labels are doubted to that degree only: it is not lost, and comes back.
 
     Args:
         beta: how slowly the memory moves, in [0, 1); it moves once a visit, so once an epoch.
+        soft: how far labels that are believed move towards that product too, in [0, 1]. Better where one class
+            is often given another's label; slower to learn.
     """
 
     beta: float = 0.8
+    soft: float = 0.0
 
     name: ClassVar[str] = "label-memory"
     summary: ClassVar[str] = "weighs each label against remembered predictions and common mistakes; no warm-up"
@@ -55,6 +59,7 @@ class LabelMemory(Selector[Remembered]):
 
     def __post_init__(self) -> None:
         check_number("LabelMemory", "beta", self.beta, 0, 1, open_high=True)
+        check_number("LabelMemory", "soft", self.soft, 0, 1)
 
     def init(self, task: Task) -> Remembered:
         table = prediction_table("LabelMemory", task._replace(rows=task.rows or 0))  # without rows: nothing to look up
@@ -65,23 +70,19 @@ class LabelMemory(Selector[Remembered]):
         return -(target * F.log_softmax(logits, -1)).sum(-1)
 
     def select(self, state: Remembered, seen: Seen) -> tuple[Tensor, Remembered]:
-        assert seen.logits is not None  # Selection has checked needs_logits
-        assert seen.labels is not None
-        opinion = self._opinion(state, seen.logits, seen.labels, seen.rows)
-        given = _one_hot(seen.labels, seen.logits) * seen.counts.unsqueeze(-1)
-        found = _one_hot(opinion.memory.argmax(-1), seen.logits)
-        rows = state.predictions.shape[-2] or HORIZON
-        left = (1 - seen.number / rows).clamp(min=0)[..., None, None]
-        mistakes = left * state.mistakes + found.transpose(-1, -2) @ given
-        return seen.counts, Remembered(opinion.moved if state.predictions.shape[-2] else state.predictions, mistakes)
+        opinion = self._look(state, seen)
+        given = _one_hot(_labels(seen), opinion.found) * seen.counts.unsqueeze(-1)
+        rows = state.predictions.shape[-2]
+        left = (1 - seen.number / (rows or HORIZON)).clamp(min=0)[..., None, None]
+        mistakes = left * state.mistakes + opinion.found.transpose(-1, -2) @ given
+        return seen.counts, Remembered(opinion.moved if rows else state.predictions, mistakes)
 
     def believed(self, state: Remembered, seen: Seen, weights: Tensor) -> Tensor:
-        assert seen.logits is not None
-        assert seen.labels is not None
-        opinion = self._opinion(state, seen.logits, seen.labels, seen.rows)
-        given = _one_hot(seen.labels, seen.logits)
-        judged = opinion.memory * opinion.odds.sqrt()
-        return (judged * given).sum(-1) >= (judged * (1 - given)).amax(-1)
+        return self._look(state, seen).believed
+
+    def _look(self, state: Remembered, seen: Seen) -> Opinion:
+        assert seen.logits is not None  # Selection has checked needs_logits
+        return self._opinion(state, seen.logits, _labels(seen), seen.rows)
 
     def _opinion(self, state: Remembered, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Opinion:
         p, given = logits.softmax(-1), _one_hot(labels, logits)
@@ -91,10 +92,13 @@ class LabelMemory(Selector[Remembered]):
         else:
             moved = beta * rows_of(state.predictions, rows) + (1 - beta) * p
         memory = moved + (1 - moved.sum(-1, keepdim=True)) * given
-        odds, trust = (_of_label(table, given) for table in weigh(state.mistakes))
-        target = (p.clamp(TINY) * memory.clamp(TINY) * odds).sqrt()
-        target = target / target.sum(-1, keepdim=True)
-        return Opinion(moved, memory, odds, given + trust * (target - given))
+        odds, trust = (given @ table.transpose(-1, -2) for table in weigh(state.mistakes))  # columns of the labels
+        judged = memory * odds.sqrt()
+        believed = (judged * given).sum(-1) >= (judged * (1 - given)).amax(-1)
+        better = p.clamp(TINY) * memory.clamp(TINY) * odds
+        better = better / better.sum(-1, keepdim=True)
+        far = trust * torch.where(believed.unsqueeze(-1), each_run(self.soft, axes=2), 1.0)
+        return Opinion(moved, _one_hot(memory.argmax(-1), logits), believed, given + far * (better - given))
 
 
 def weigh(mistakes: Tensor) -> tuple[Tensor, Tensor]:
@@ -108,10 +112,10 @@ def weigh(mistakes: Tensor) -> tuple[Tensor, Tensor]:
     return odds, (2 * found_again).clamp(max=1).unsqueeze(-2)
 
 
-def _of_label(table: Tensor, given: Tensor) -> Tensor:
-    """The columns (..., B, k) of a table (..., k, classes) that belong to the labels, one-hot."""
-    return given @ table.transpose(-1, -2)
+def _labels(seen: Seen) -> Tensor:
+    assert seen.labels is not None  # they come with the logits
+    return seen.labels
 
 
-def _one_hot(labels: Tensor, logits: Tensor) -> Tensor:
-    return (labels.unsqueeze(-1) == torch.arange(logits.shape[-1], device=labels.device)).float()
+def _one_hot(classes: Tensor, like: Tensor) -> Tensor:
+    return (classes.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).float()
