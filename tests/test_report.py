@@ -346,3 +346,13 @@ def test_the_report_says_what_methods_need_and_cost():
     assert "| augdesc:ramp=3 | ratio, logits, epochs, 2 views | 2 | 1 |" in text
     assert "| itlm | ratio, rows, epochs, sweep of losses | 1 | 1 |" in text
     assert "ratio, rows, epochs, sweep of losses" in page(runs)
+
+
+def test_many_methods_are_rows_in_a_terminal(capsys, tmp_path):
+    names = ["vanilla", "mkl", "gce", "sce", "elr", "bare", "itlm", "dlt", "co-teaching"]
+    for place, name in enumerate(names):
+        Store(tmp_path).write(result(name, 0.5 + place / 100))
+    main(["report", str(tmp_path)])
+    lines = {line.split(" ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert lines["co-teaching"].split()[-4:] == ["2", "+", "2", "58.0"]
+    assert lines["Vanilla"].split() == ["Vanilla", "nothing", "1", "+", "1", "50.0"]

@@ -10,13 +10,16 @@ import torch
 import torch.nn.functional as F
 
 from adaptivek.data import Split, load
+from adaptivek.jobs import draws, prepare
 from adaptivek.methods import METHODS, build, parameters
 from adaptivek.models import Conv2d
 from adaptivek.objective import begin_epoch, objective, own_losses, remember, start
+from adaptivek.parts import merged
 from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.stacked import Stack, merged
-from adaptivek.train import PAD, Session, augment, distort, draws, prepare
+from adaptivek.stacked import Stack
+from adaptivek.train import Session
 from adaptivek.types import Task
+from adaptivek.views import PAD, augment, distort
 
 from .tiny import answered, swept
 

@@ -2,6 +2,7 @@
 
 from .accumulation import Accumulation as Accumulation
 from .accumulation import rerun as rerun
+from .averaging import Average as Average
 from .methods import BARE as BARE
 from .methods import DLT as DLT
 from .methods import ELR as ELR

@@ -22,12 +22,14 @@ import torch
 
 from .checks import check_choice, check_number
 from .data import Split, load
+from .jobs import prepare
 from .models import make_model, stackable
+from .parts import ages
 from .recipes import RunSpec
 from .records import EpochRecord
-from .stacked import Stack, ages, shape
+from .stacked import Stack, shape
 from .store import Result
-from .train import Session, find_device, prepare
+from .train import Session, find_device
 
 #: runs in a stack: more gain nothing on a GPU, and fall out of a processor's cache
 LARGEST_STACK = {"cuda": 128, "cpu": 16}

@@ -15,9 +15,10 @@ import torch
 
 from .checks import check_number
 from .data import Split
+from .jobs import Job, hold_back, prepare
 from .methods.rt import RT
 from .recipes import RunSpec
-from .train import Job, Session, hold_back, prepare
+from .train import Session
 
 
 class Trial(Protocol):

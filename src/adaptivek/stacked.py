@@ -7,15 +7,11 @@ A network that fills the GPU by itself goes through here too, as a stack of one.
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import functools
-import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,23 +20,15 @@ from torch.func import functional_call, stack_module_state, vmap
 from .averaging import Average
 from .data import Split
 from .dropout import dropout_layers, set_keys
-from .methods import parameters
+from .jobs import Job, draws, fresh_networks
 from .models import Conv2d, make_model, stackable, without_head
-from .objective import Memory, begin_epoch, cross_entropy, objective, own_losses, remember, start
-from .recipes import Recipe, RunSpec
+from .objective import begin_epoch, cross_entropy, objective, own_losses, remember
+from .parts import Part, ages, in_parts, rule
+from .recipes import Recipe
 from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
-from .train import (
-    Job,
-    augment,
-    autocast,
-    distort,
-    draws,
-    find_device,
-    fresh_networks,
-    make_optimizer,
-    recorded,
-)
-from .types import Selector, Task
+from .train import autocast, find_device, make_optimizer, recorded
+from .types import Selector
+from .views import augment, distort
 
 EAGER_STEPS = 3  # before a graph is recorded, for what libraries set up on first use
 TEST_ROWS = 2_000  # at a time
@@ -49,16 +37,6 @@ TEST_ROWS = 2_000  # at a time
 def shape(data: Split) -> tuple[object, ...]:
     """What the data of runs must have in common to be stacked; they must also have one recipe."""
     return data.x.shape, data.classes, data.inputs
-
-
-class Part(NamedTuple):
-    """The runs of a stack that follow the same rule."""
-
-    method: Selector[Any]
-    runs: slice
-    networks: slice  #: those of these runs, one run after the other
-    warmup: int
-    memory: Memory
 
 
 class Stack:
@@ -78,7 +56,7 @@ class Stack:
         self.epoch, self.details = 0, [list[Detail]() for _ in jobs]
         self._reached = [Reached()] * len(jobs)
         # runs of one rule side by side; `jobs` is in this order, `_places` leads back to the caller's
-        self._places = sorted(range(len(jobs)), key=[_rule(job) for job in jobs].__getitem__)
+        self._places = sorted(range(len(jobs)), key=[rule(job) for job in jobs].__getitem__)
         self.jobs = [jobs[place] for place in self._places]
         self.steps_per_epoch = jobs[0].steps_per_epoch
         self._gpu = self.device.type == "cuda"
@@ -97,7 +75,7 @@ class Stack:
         self._labels = torch.stack([job.labels for job in self.jobs]).to(self.device)
         self._clean = torch.stack([job.clean for job in self.jobs]).to(self.device)
 
-        self._parts = self._make_parts()
+        self._parts = in_parts(self.jobs, self.recipe.warmup_epochs * self.steps_per_epoch, self.device)
         # the number of networks of each run, the run of each network, and the first network of each run
         self._numbers = [job.spec.make_method().networks for job in self.jobs]
         numbers = torch.tensor(self._numbers)
@@ -150,30 +128,6 @@ class Stack:
                     value.zero_()
         if self._average is not None:
             self._average.restart()
-
-    def _make_parts(self) -> list[Part]:
-        parts, first, network = [], 0, 0
-        for _, group in itertools.groupby(self.jobs, _rule):
-            jobs = list(group)
-            methods = [job.spec.make_method() for job in jobs]
-            memories = [
-                start(method, Task(job.clean if method.privileged else None, len(job.labels), job.data.classes))
-                for method, job in zip(methods, jobs, strict=True)
-            ]
-            method = merged(methods, self.device)
-            memory = Memory(
-                *(
-                    type(pieces[0])(*(torch.stack(values).to(self.device) for values in zip(*pieces, strict=True)))
-                    for pieces in zip(*memories, strict=True)
-                )
-            )
-            warmup = self.recipe.warmup_epochs * self.steps_per_epoch if method.wants_warmup else 0
-            number = len(jobs) * method.networks
-            parts.append(
-                Part(method, slice(first, first + len(jobs)), slice(network, network + number), warmup, memory)
-            )
-            first, network = first + len(jobs), network + number
-        return parts
 
     def _run_epoch(self) -> list[EpochRecord]:
         started = time.perf_counter()
@@ -384,26 +338,6 @@ class Stack:
         return value.to(self.device) if held is None else held.copy_(value)
 
 
-def _rule(job: Job) -> tuple[str, ...]:
-    """The method of a run but for its real numbers, which may differ within a stack."""
-    method = job.spec.make_method()
-    others = {name: value for name, value in dataclasses.asdict(method).items() if not isinstance(value, float)}  # type: ignore[call-overload]
-    return method.name, str(others)
-
-
-def merged(methods: list[Selector[Any]], device: torch.device) -> Selector[Any]:
-    """One rule for runs whose rules differ in real numbers only: a tensor with one for each run takes their place.
-
-    Far fewer launches than a rule each. The numbers were checked when the methods were built.
-    """
-    whole = copy.copy(methods[0])
-    for name in parameters(type(whole)):
-        values = [getattr(method, name) for method in methods]
-        if any(value != values[0] for value in values):
-            object.__setattr__(whole, name, torch.tensor(values, device=device))
-    return whole
-
-
 def _check(jobs: list[Job]) -> Recipe:
     if not jobs:
         raise ValueError("Stack: jobs must be at least one, got none")
@@ -420,12 +354,6 @@ def _check(jobs: list[Job]) -> Recipe:
     if not stackable(recipe.network) and methods[0].networks > 1:
         raise ValueError(f"Stack: method must have one network for {recipe.network}, got {methods[0].name}")
     return recipe
-
-
-def ages(spec: RunSpec) -> tuple[int, ...]:
-    """How old the network is in each epoch: one optimiser serves a whole stack."""
-    method = spec.make_method()
-    return tuple(method.age(epoch) for epoch in range(spec.recipe.epochs))
 
 
 @functools.lru_cache(maxsize=1)

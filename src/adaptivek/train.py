@@ -7,83 +7,24 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .averaging import Average
-from .data import Split, load
-from .dropout import draw_keys, dropout_layers, set_keys
-from .models import make_model, without_head
-from .noise import Manifest, corrupt
+from .data import Split
+from .dropout import dropout_layers, set_keys
+from .jobs import Draws, draws, fresh_networks
+from .jobs import Job as Job
+from .jobs import prepare as prepare
+from .models import without_head
 from .peers import Peers
 from .recipes import Recipe, RunSpec
 from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
 from .selection import Selection
 from .types import Selector, answers
-
-PAD = 4  # pixels by which an augmented image may be shifted
-CONTRASTS = 16  # that a distorted image may have, around its own
-
-
-class Job(NamedTuple):
-    """A run made ready: its data and its wrong labels."""
-
-    spec: RunSpec
-    data: Split
-    labels: Tensor  #: (rows,) as the run sees them
-    clean: Tensor  #: (rows,) bool, for records and the oracle alone
-    manifest: Manifest
-    rows: Tensor  #: (rows,) where they are in the data: all of it, unless some are held out
-    held: Tensor  #: (held,) the rows of the data that are held out
-    held_labels: Tensor  #: (held,) theirs, as wrong as the others
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return (
-            len(self.labels) // self.spec.recipe.batch_size
-        )  # an incomplete last batch is dropped, as in the notebook
-
-    @property
-    def noise(self) -> float:
-        return 1 - float(self.clean.float().mean())
-
-
-def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = None) -> Job:
-    """Load the data, unless it is given, and make its labels wrong."""
-    data = load(spec.dataset, seed=spec.seed, root=root) if data is None else data
-    rows = len(data.y)
-    if rows < spec.recipe.batch_size:
-        raise ValueError(f"Recipe: batch_size must be at most the {rows} training rows, got {spec.recipe.batch_size}")
-    if spec.recipe.augment and data.x.dim() != 4:
-        raise ValueError("Recipe: augment must be False for data that are not images, got True")
-    if spec.make_method().views > 1 and data.x.dim() != 4:
-        raise ValueError(f"RunSpec: method must be one without views for data that are not images, got {spec.method}")
-    if spec.noise == "instance" and data.vocabulary:
-        raise ValueError("RunSpec: noise must not be instance for texts: numbers of words are no features")
-    features = data.x if spec.noise == "instance" else None
-    labels, manifest = corrupt(
-        data.y,
-        spec.make_noise(),
-        classes=data.classes,
-        seed=spec.seed,
-        exact=spec.exact_noise,
-        features=features,
-    )
-    held, used = hold_back(rows, spec.recipe.hold_out, spec.seed)
-    if len(used) < spec.recipe.batch_size or (spec.recipe.hold_out and not len(held)):
-        raise ValueError(f"Recipe: hold_out must leave rows on both sides of {rows}, got {spec.recipe.hold_out}")
-    return Job(spec, data, labels[used], (labels == data.y)[used], manifest, used, held, labels[held])
-
-
-def hold_back(rows: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """The numbers of the rows to judge by, and of those to train on; all of these, in order, if the share is 0."""
-    number = round(share * rows)
-    order = np.random.default_rng([seed, 3]).permutation(rows) if number else np.arange(rows)
-    return torch.from_numpy(order[:number]), torch.from_numpy(order[number:])
+from .views import augment, distort
 
 
 class Session:
@@ -259,43 +200,6 @@ class Session:
         return parts if self.average is None else parts | {"average": self.average}
 
 
-class Draws(NamedTuple):
-    """All that is random in an epoch; a function of seed and epoch alone, whatever trains the run."""
-
-    order: Tensor  #: (steps, batch) rows of each mini-batch
-    keys: Tensor  #: (steps, 2, layers, 2) for dropout, in a first and a second pass
-    moves: Tensor  #: (steps, batch, 3) for augmentation: down, right, mirrored
-    bends: Tensor  #: (steps, batch, 3) for distorted views: where a square is left out, down and right; contrast
-
-
-def draws(job: Job, layers: int, epoch: int) -> Draws:
-    seed, size, steps = job.spec.seed, job.spec.recipe.batch_size, job.steps_per_epoch
-    order = np.random.default_rng([seed, epoch]).permutation(len(job.labels))[: steps * size]
-    moves = np.zeros((steps, 1, 1), np.int64)
-    if job.spec.recipe.augment:
-        reach = [2 * PAD + 1, 2 * PAD + 1, 2]
-        moves = np.random.default_rng([seed, epoch, 2]).integers(0, reach, (steps, size, 3))
-    bends = np.zeros((steps, 1, 1), np.int64)
-    if job.spec.make_method().views > 1:
-        reach = [*job.data.x.shape[-2:], CONTRASTS + 1]
-        bends = np.random.default_rng([seed, epoch, 4]).integers(0, reach, (steps, size, 3))
-    return Draws(
-        torch.from_numpy(order.reshape(steps, size)),
-        draw_keys(layers, 2 * steps, [seed, epoch, 1]).view(steps, 2, layers, 2),
-        torch.from_numpy(moves),
-        torch.from_numpy(bends),
-    )
-
-
-def fresh_networks(job: Job) -> list[nn.Module]:
-    """The networks of a run before their first step; the first is the same for all methods."""
-    spec, data = job.spec, job.data
-    return [
-        make_model(spec.recipe.network, data.inputs, data.classes, spec.seed + 1_000_003 * peer)
-        for peer in range(spec.make_method().networks)
-    ]
-
-
 def networks(model: nn.Module) -> list[nn.Module]:
     return list(model.networks) if isinstance(model, Peers) else [model]
 
@@ -304,30 +208,6 @@ def recorded(method: Selector[Any], weights: Tensor) -> Tensor:
     """Of weights with several answers to each sample, (..., answers, B), those that go into the records: of the
     first network, or of the view that is learned from."""
     return weights if answers(method) == 1 else weights[..., 0 if method.networks > 1 else -1, :]
-
-
-def distort(x: Tensor, bends: Tensor) -> Tensor:
-    """Images with a square of half their width left out and another contrast, both as told."""
-    height, width = x.shape[-2:]
-    down, right, contrast = bends.unbind(-1)
-    row, column = torch.arange(height, device=x.device), torch.arange(width, device=x.device)
-    hidden = ((row - down[:, None]).abs() <= height // 4)[:, :, None] & ((column - right[:, None]).abs() <= width // 4)[
-        :, None, :
-    ]
-    factor = 0.5 + contrast / CONTRASTS
-    return (x * factor[:, None, None, None]).where(~hidden[:, None], 0.0)
-
-
-def augment(x: Tensor, moves: Tensor) -> Tensor:
-    """Shift and mirror each image as told; what comes in at the edge mirrors what is there."""
-    number, _, height, width = x.shape
-    down, right, mirrored = moves.unbind(-1)
-    padded = F.pad(x, [PAD] * 4, mode="reflect").permute(0, 2, 3, 1)  # channels last, where they stay together
-    row = down[:, None] + torch.arange(height, device=x.device)
-    column = torch.arange(width, device=x.device).expand(number, width)
-    column = right[:, None] + torch.where(mirrored[:, None] > 0, width - 1 - column, column)
-    image = torch.arange(number, device=x.device)[:, None, None]
-    return padded[image, row[:, :, None], column[:, None, :]].permute(0, 3, 1, 2)
 
 
 def autocast(recipe: Recipe, device: torch.device) -> torch.autocast:

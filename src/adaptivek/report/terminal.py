@@ -9,7 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from .tables import PAPER_SETTINGS, Row, all_methods, claims
-from .text import named, rate_name, short
+from .text import named, needed, rate_name, setting_name, short
+
+MOST_COLUMNS = 8  # of methods; more are rows
 
 
 def show(console: Console, table: Sequence[Row], failed: int) -> None:
@@ -19,20 +21,38 @@ def show(console: Console, table: Sequence[Row], failed: int) -> None:
         both = (f"{claim.holds} of {claim.settings}" for claim in (last, best))
         counts.add_row(last.text, *both, f"{last.paper} of {PAPER_SETTINGS}")
     console.print(counts)
-    methods = all_methods(table)
-    # names come from outside: as text, not as markup
-    grid = Table("data set", "noise", "rate", box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for method in methods:
-        grid.add_column(Text(named(method)), justify="right")
-    for row in table:
-        best_ones = row.winners("last")
-        names = (named(row.setting.dataset), row.setting.noise, rate_name(row.setting.rate))
-        cells = [
-            Text(short(row.stat(method, "last")) if row.has(method) else "-", "bold" if method in best_ones else "")
-            for method in methods
-        ]
-        grid.add_row(*map(Text, names), *cells)
+    grid = _by_method(table) if len(all_methods(table)) > max(MOST_COLUMNS, len(table)) else _by_setting(table)
     console.print("\nTest accuracy at the last epoch, mean and standard deviation over seeds:", highlight=False)
     console.print(grid)
     if failed:
         console.print(f"{failed} failed: the page says why", style="red", highlight=False)
+
+
+# names come from outside: as text, not as markup
+
+
+def _by_setting(table: Sequence[Row]) -> Table:
+    methods = all_methods(table)
+    grid = Table("data set", "noise", "rate", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for method in methods:
+        grid.add_column(Text(named(method)), justify="right")
+    for row in table:
+        names = (named(row.setting.dataset), row.setting.noise, rate_name(row.setting.rate))
+        grid.add_row(*map(Text, names), *(_cell(row, method) for method in methods))
+    return grid
+
+
+def _by_method(table: Sequence[Row]) -> Table:
+    grid = Table("method", "needs", "passes", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for row in table:
+        grid.add_column(Text(setting_name(row.setting)), justify="right")
+    for method in all_methods(table):
+        needs, *passes = needed(method)
+        cells = (_cell(row, method) for row in table)
+        grid.add_row(Text(named(method)), Text(needs), " + ".join(passes), *cells)
+    return grid
+
+
+def _cell(row: Row, method: str) -> Text:
+    text = short(row.stat(method, "last")) if row.has(method) else "-"
+    return Text(text, "bold" if method in row.winners("last") else "")
