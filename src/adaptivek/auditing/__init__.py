@@ -1,0 +1,1 @@
+"""The audit: how wrong are the labels, which rows, and what should they be."""
