@@ -4,10 +4,15 @@ A network that has never seen a row says how likely each class is, p(k). The lab
 true class through a transition matrix: ``P(label) = sum_k p(k) T[k, label]``. The matrix that makes the labels most
 likely is found by EM, together with one temperature for p, since networks are too sure or not sure enough of themselves.
 A row that is hard to tell thus says nothing about noise; a row that is easy and labelled otherwise does.
+
+Noise that is the same for all classes needs one number, the full matrix K (K - 1). The full one is taken if it explains
+the labels so much better that it pays for its numbers (Schwarz's criterion): else the network's own confusions of
+classes that look alike would pass for noise.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +42,7 @@ class Slots(NamedTuple):
 class Fit(NamedTuple):
     transition: Floats  #: (K, K) [true, given], rows add up to 1
     temperature: float
+    even: bool  #: the noise is the same for all classes
 
 
 class Posterior(NamedTuple):
@@ -49,19 +55,20 @@ def fit(slots: Slots, labels: Codes, classes: int, seed: int = 0) -> Fit:
     if len(labels) > MOST_ROWS:
         some = np.random.default_rng(seed).choice(len(labels), MOST_ROWS, replace=False)
         slots, labels = slots.of(some), labels[some]
-    transition = _start(classes)
     found: list[tuple[float, Fit]] = []
-    for temperature in TEMPERATURES:
-        p, named = _tempered(slots, labels, classes, temperature)
-        transition, likelihood = _em(p, named, labels, transition)
-        found.append((likelihood, Fit(transition, temperature)))
+    for even in (True, False):
+        transition, price = _even(classes, 0.1), math.log(len(labels)) / 2 * (1 if even else classes * (classes - 1))
+        for temperature in TEMPERATURES:
+            p, named = _tempered(slots, labels, classes, temperature)
+            transition, likelihood = _em(p, named, labels, transition, even)
+            found.append((likelihood * len(labels) - price, Fit(transition, temperature, even)))
     return max(found, key=lambda pair: pair[0])[1]
 
 
 def refit(slots: Slots, labels: Codes, start: Fit, weight: Floats) -> float:
     """The noise ratio when rows count ``weight`` times, from a fit nearby."""
     p, named = _tempered(slots, labels, len(start.transition), start.temperature)
-    transition, _ = _em(p, named, labels, start.transition, weight, rounds=15)
+    transition, _ = _em(p, named, labels, start.transition, start.even, weight, rounds=15)
     wrong = 1 - _label_share(p * transition[named, labels[:, None]], named, labels)
     return float((wrong * weight).sum() / weight.sum())
 
@@ -81,9 +88,10 @@ def posterior(slots: Slots, labels: Codes, fitted: Fit) -> Posterior:
     return Posterior(right, other)
 
 
-def _start(classes: int) -> Floats:
-    transition: Floats = np.full((classes, classes), 0.1 / max(1, classes - 1))
-    np.fill_diagonal(transition, 0.9)
+def _even(classes: int, noise: float) -> Floats:
+    """Noise that is the same for all classes."""
+    transition: Floats = np.full((classes, classes), noise / max(1, classes - 1))
+    np.fill_diagonal(transition, 1 - noise)
     return transition
 
 
@@ -102,7 +110,13 @@ def _tempered(slots: Slots, labels: Codes, classes: int, temperature: float) -> 
 
 
 def _em(
-    p: Floats, named: Codes, labels: Codes, transition: Floats, weight: Floats | None = None, rounds: int = ROUNDS
+    p: Floats,
+    named: Codes,
+    labels: Codes,
+    transition: Floats,
+    even: bool,
+    weight: Floats | None = None,
+    rounds: int = ROUNDS,
 ) -> tuple[Floats, float]:
     """The matrix that makes the labels most likely, and the mean log likelihood under it."""
     classes = len(transition)
@@ -113,10 +127,8 @@ def _em(
         joint = p * transition[named, labels[:, None]]
         total = joint.sum(1)
         counts = np.bincount(pairs, (joint * (weight / total)[:, None]).ravel(), classes**2).reshape(classes, classes)
-        noise = 1 - counts.trace() / counts.sum()
-        even = _start(classes) * (noise / 0.1)
-        np.fill_diagonal(even, 1 - noise)
-        counts = counts + PULL * even
+        same = _even(classes, 1 - counts.trace() / counts.sum())
+        counts = same if even else counts + PULL * same
         transition = counts / counts.sum(1, keepdims=True)
         likelihood = float((np.log(total) * weight).sum() / weight.sum())
         if likelihood - before < 1e-6:

@@ -34,15 +34,15 @@ def small_cnn(channels: int, classes: int) -> nn.Module:
         return [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
 
     return nn.Sequential(
-        *convolution(channels, 32),
+        *convolution(channels, 16),
+        nn.MaxPool2d(2),
+        *convolution(16, 32),
         nn.MaxPool2d(2),
         *convolution(32, 64),
-        nn.MaxPool2d(2),
-        *convolution(64, 128),
         nn.AdaptiveAvgPool2d(2),
         nn.Flatten(),
         nn.Dropout(DROPOUT),
-        nn.Linear(4 * 128, classes),
+        nn.Linear(4 * 64, classes),
     )
 
 
