@@ -52,6 +52,7 @@ def test_the_library_works_with_no_extra_installed():
         (["matplotlib"], "from adaptivek.cli import main; main(['theory', '--out', 'x'])", "adaptivek[theory]"),
         (["matplotlib"], "from adaptivek.report import report", "adaptivek[report]"),
         (["jinja2"], "from adaptivek.report import report", "adaptivek[report]"),
+        (["jinja2"], "import adaptivek.auditing.page", "adaptivek[report]"),
         (["sklearn"], "from adaptivek.data import load; load('digits')", "adaptivek[data]"),
     ],
 )
@@ -94,6 +95,7 @@ def test_builds_a_typed_wheel(tmp_path):
         (metadata,) = (archive.read(name).decode() for name in names if name.endswith("METADATA"))
     assert {"adaptivek/py.typed", "adaptivek/__init__.py", "adaptivek/methods/adaptive_k.py"} <= names
     assert {f"adaptivek/report/{name}" for name in ("page.html", "page.css", "sort.js")} <= names
+    assert {f"adaptivek/auditing/{name}" for name in ("page.html", "page.css", "rows.js", "page.js")} <= names
     assert not any(name.startswith(("tests", "benchmarks")) for name in names)
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra" not in line]
     assert sorted(line.split()[1].partition(">")[0] for line in required) == ["numpy", "torch"]

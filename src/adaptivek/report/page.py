@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +12,7 @@ from ..recipes import Recipe
 from ..store import Result, Store
 from . import closeups, figures
 from .drawing import Picture
+from .render import render, write_whole
 from .tables import (
     ADAPTIVE_K,
     MKL,
@@ -48,12 +46,6 @@ from .text import (
     to_csv,
 )
 from .text import share as as_share
-
-try:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-except ImportError:
-    raise ImportError("the report needs Jinja2: pip install 'adaptivek[report]'") from None
 
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 HERE = Path(__file__).parent
@@ -100,9 +92,7 @@ def write(results: Sequence[Result], out: str | Path) -> Path:
     target = Path(out)
     target.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        partial = target / f"{name}.{os.getpid()}.partial"
-        partial.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(partial, target / name)
+        write_whole(target / name, text)
     return target / "report.html"
 
 
@@ -110,16 +100,11 @@ def page(results: Sequence[Result]) -> str:
     """The whole page as text; the same results give the same text."""
     table = rows(results)
     methods = all_methods(table)
-    script = (HERE / "sort.js").read_text(encoding="utf-8")
-    # no tags from data, whatever is in it; and were there any, the policy would let nothing but our script run
-    templates = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return templates.get_template("page.html").render(
+    return render(
+        HERE / "page.html",
+        script=(HERE / "sort.js").read_text(encoding="utf-8"),
+        style=(HERE / "page.css").read_text(encoding="utf-8"),
         version=__version__,
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
         summary=_summary(results, table),
         claims=list(zip(claims(table, "last"), claims(table, "best"), strict=True)),
         paper_settings=PAPER_SETTINGS,
