@@ -6,10 +6,10 @@
     python benchmarks/audit_vs_cleanlab.py --out runs/audit --table                         # then, where it is
 
 cleanlab is given what its guide recommends: out-of-fold predictions of five folds, each network trained on plain
-cross-entropy; the score is its default (self-confidence), the ratio the share of rows that its default filter flags, and
-beside that the estimated joint's share off the diagonal. Both train with AdamW and the same learning rates. Results go to
-results.jsonl, a line a cell, as they come; cells that are there are not run again. Out-of-fold predictions are kept, so
-that cleanlab itself can be run later and elsewhere.
+cross-entropy; the score is its default (self-confidence), the ratio the share of rows that its default filter flags,
+and beside that the estimated joint's share off the diagonal. Both train with AdamW and the same learning rates. Results
+go to results.jsonl, a line a cell, as they come; cells that are there are not run again. Out-of-fold predictions are
+kept, so that cleanlab itself can be run later and elsewhere.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import json
 import math
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,15 +30,15 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
 from adaptivek.auditing.judge import judge
-from adaptivek.auditing.networks import PLANS, maker, taken_from
-from adaptivek.auditing.training import Run, _rate
+from adaptivek.auditing.networks import PLANS, maker, suited
+from adaptivek.auditing.training import Run, make_optimizer, rate_at
 
 FOLDS = 5
 
 
 def ours(cell: Cell, seed: int, device: str, method: str) -> dict[str, object]:
     started = time.perf_counter()
-    plan = PLANS[cell.kind].__class__(**{**vars(PLANS[cell.kind]), "seed": seed, "method": method})
+    plan = replace(suited(PLANS[cell.kind], len(cell.labels)), seed=seed, method=method)
     x = cell.x.to(device)
     run = Run(lambda rows: x[torch.from_numpy(rows).to(device)], cell.labels, cell.classes,
               maker(cell.kind, cell.inputs, cell.classes, None), plan, device)  # fmt: skip
@@ -52,23 +53,23 @@ def ours(cell: Cell, seed: int, device: str, method: str) -> dict[str, object]:
 def out_of_fold(cell: Cell, seed: int, device: str) -> tuple[np.ndarray, float]:
     """Predictions for each row by a network of the other four folds, plain training; and the seconds it took."""
     started = time.perf_counter()
-    plan, found = PLANS[cell.kind], np.zeros((len(cell.labels), cell.classes), np.float32)
+    found = np.zeros((len(cell.labels), cell.classes), np.float32)
+    plan = suited(PLANS[cell.kind], len(cell.labels))
     make_model = maker(cell.kind, cell.inputs, cell.classes, None)
-    fetch, labels = taken_from(cell.x.to(device)), torch.from_numpy(cell.labels).to(device)
-    fetch = lambda rows, x=cell.x.to(device): x[torch.from_numpy(rows).to(device)]  # noqa: E731
+    x, labels = cell.x.to(device), torch.from_numpy(cell.labels).to(device)
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(cell.labels, cell.labels)
     for number, (train, held) in enumerate(folds):
         torch.manual_seed(seed * FOLDS + number)
         model = make_model(seed * FOLDS + number).to(device)
-        optimizer = torch.optim.AdamW(model.parameters(), plan.learning_rate, weight_decay=plan.weight_decay)
+        optimizer = make_optimizer(plan, model)
         steps, rng = max(1, len(train) // plan.batch_size), np.random.default_rng([seed, number])
         for epoch in range(plan.epochs):
             model.train()
             for at, rows in enumerate(np.array_split(rng.permutation(train), steps)):
                 for group in optimizer.param_groups:
-                    group["lr"] = plan.learning_rate * _rate(epoch * steps + at, plan.epochs * steps)
+                    group["lr"] = plan.learning_rate * rate_at(epoch * steps + at, plan.epochs * steps)
                 with autocast(device):
-                    output = model(fetch(rows))
+                    output = model(x[torch.from_numpy(rows).to(device)])
                 loss = F.cross_entropy(output.float(), labels[torch.from_numpy(rows).to(device)])
                 optimizer.zero_grad()
                 loss.backward()
@@ -76,7 +77,7 @@ def out_of_fold(cell: Cell, seed: int, device: str) -> tuple[np.ndarray, float]:
         model.eval()
         with torch.no_grad(), autocast(device):
             for rows in np.array_split(held, math.ceil(len(held) / 1_000)):
-                found[rows] = model(fetch(rows)).float().softmax(1).cpu().numpy()
+                found[rows] = model(x[torch.from_numpy(rows).to(device)]).float().softmax(1).cpu().numpy()
     return found, time.perf_counter() - started
 
 
@@ -118,9 +119,9 @@ def table(lines: list[dict]) -> str:
     ]
     for line in lines:
         a, b = line["ours"], line.get("cleanlab", {})
-        shown = [f"{one.get(key, math.nan):.3f}".replace("nan", "–") for key in ("auroc", "precision") for one in (a, b)]
+        shown = [_number(one, key) for key in ("auroc", "precision") for one in (a, b)]
         interval = f"{a['ratio']:.3f} ({a['low']:.3f} to {a['high']:.3f})"
-        ratios = [f"{b.get(key, math.nan):.3f}".replace("nan", "–") for key in ("ratio", "ratio_joint")]
+        ratios = [_number(b, key) for key in ("ratio", "ratio_joint")]
         share = a["seconds"] / (line["folds_seconds"] + b.get("seconds", 0))
         noise = f"{line['noise']} {line['rate']:g}" if line["rate"] else "none"
         cells = [line["dataset"], noise, f"{line['true']:.3f}", *shown, interval, *ratios, f"{share:.2f}"]
@@ -136,7 +137,8 @@ def table(lines: list[dict]) -> str:
         "",
         f"AUROC above cleanlab's in {better} of {len(noisy)} cells with noise.",
         f"Ratio within 3 points in {len(near)} of {len(lines) - len(clean)} cells with noise, within 2 in "
-        f"{sum(line['ours']['ratio'] <= 0.02 for line in clean)} of {len(clean)} without; the interval holds the truth in "
+        f"{sum(line['ours']['ratio'] <= 0.02 for line in clean)} of {len(clean)} without; "
+        f"the interval holds the truth in "
         f"{inside} of {len(lines)}. cleanlab's filter: within 3 in "
         f"{sum(abs(line['cleanlab']['ratio'] - line['true']) <= 0.03 for line in noisy)} of {len(noisy)}, within 2 in "
         f"{sum(line['cleanlab']['ratio'] <= 0.02 for line in judged if line['true'] == 0)} of "
@@ -144,6 +146,10 @@ def table(lines: list[dict]) -> str:
         f"At most a quarter of the time in {quick} of {len(lines)} cells.",
     ]
     return "\n".join(text)
+
+
+def _number(values: dict, key: str) -> str:
+    return f"{values[key]:.3f}" if key in values else "-"
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from . import __version__
 
@@ -244,7 +244,13 @@ def audit(
         raise ValueError("audit: --labels must be given with --features")
     if (folder / "summary.json").exists() and not (folder / CHECKPOINT).exists():
         raise FileExistsError(f"audit: {folder} holds an audit already: give another folder with --out")
-    plan = {"method": method, "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
+    plan: dict[str, Any] = {
+        "method": method,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "seed": seed,
+    }
     with Progress(*COLUMNS, console=out) as progress:
         bar = progress.add_task("training", total=None, status="reading")
         result = carry_out(

@@ -13,7 +13,7 @@ from torch import nn
 from ..checks import check_choice
 from ..train import find_device
 from .judge import judge
-from .networks import NETWORKS, PLANS, maker
+from .networks import NETWORKS, PLANS, maker, suited
 from .result import AuditResult
 from .sources import find
 from .training import Run
@@ -59,7 +59,7 @@ def audit(
         raise ValueError("audit: folder must be given to resume, got None")
     where = find_device(device)
     given = find(data, labels, text)
-    chosen = dataclasses.replace(PLANS[given.kind], **plan)
+    chosen = dataclasses.replace(suited(PLANS[given.kind], len(given.labels)), **plan)
     run = Run(
         given.fetch,
         given.labels,
@@ -77,7 +77,7 @@ def audit(
         "network": NETWORKS[given.kind].__name__ if model is None else type(model).__name__,
         "device": str(where),
         "even_noise": verdict.fitted.even,
-        "temperature": verdict.fitted.temperature,
+        "power": verdict.fitted.power,
         **given.about,
     }
     ratio, low, high = verdict.ratio

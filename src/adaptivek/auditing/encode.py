@@ -42,7 +42,7 @@ def encode_column(column: pd.Series[Any]) -> Floats | None:
     if numbers is not None:
         return _scaled(numbers)
     texts = column.astype("string").fillna("").to_numpy(dtype=object)
-    values, codes, counts = np.unique(texts.astype(str), return_inverse=True, return_counts=True)
+    values, codes = np.unique(texts.astype(str), return_inverse=True)
     if len(values) < 2 or (len(values) == len(texts) and len(values) > MOST_CATEGORIES):
         return None  # the same everywhere, or a name for each row
     if len(values) > MOST_CATEGORIES:
@@ -59,7 +59,7 @@ def as_numbers(column: pd.Series[Any]) -> NDArray[np.float64] | None:
         numbers = column.astype("int64").to_numpy(dtype=np.float64)
         return np.where(column.isna(), np.nan, numbers)
     if column.dtype.kind in "biuf":
-        return column.to_numpy(dtype=np.float64)
+        return np.asarray(column, dtype=np.float64)
     texts = column.astype("string").str.strip()
     missing = (texts.isna() | texts.str.lower().isin(["", "na", "nan", "null", "none", "?"])).to_numpy(dtype=bool)
     numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)

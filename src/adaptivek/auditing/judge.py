@@ -1,4 +1,4 @@
-"""From what a run remembers to the result: scores, the ratio with its interval, what is flagged, what is not to be trusted."""
+"""From what a run remembers to scores, what is flagged, and what is not to be trusted."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .dynamics import Dynamics
-from .estimate import MOST_ROWS, Codes, Fit, Floats, Slots, fit, posterior, refit
+from .estimate import Codes, Fit, Floats, Slots, fit, posterior
+from .floor import Ratio, noise_floor
 
-DRAWS = 40  #: of the bootstrap
-BOOTSTRAP_ROWS = 20_000  #: in a draw, at most; the spread is scaled to all rows
-MODEL_ERROR = (0.005, 0.06)  #: what the estimate is off by beside chance: so much, and this share of it
 LEARNED = 0.1  #: of the way from guessing to always right, on average over the classes: less is nothing
+MOST_NOISE = 0.7  #: of the noise that would leave nothing to learn
 FEW_ROWS = 10  #: of a class about which little can be said
 
 
@@ -25,7 +24,7 @@ class Verdict(NamedTuple):
     loss_cut: float
     fitted: Fit
     noise_per_class: Floats
-    ratio: tuple[float, float, float]  #: estimate, low, high
+    ratio: Ratio
     accuracy: float
     warnings: list[str]
 
@@ -33,9 +32,11 @@ class Verdict(NamedTuple):
 def judge(dynamics: Dynamics, labels: Codes, classes: list[str], seed: int = 0) -> Verdict:
     """The matrix and the ratio come from the network that has not seen the row; the score from both networks."""
     other, own = Slots(*dynamics.other.tables()), Slots(*dynamics.own.tables())
-    fitted = fit(other, labels, len(classes), seed)
-    unseen = posterior(other, labels, fitted)
-    ratio = float(1 - unseen.right.mean())
+    guess = _highest(other)
+    found = noise_floor(_sureness(other), guess == labels, len(classes))
+    ratio = found.ratio
+    fitted = fit(other, labels, len(classes), ratio, seed)
+    wrong = 1 - posterior(other, labels, fitted).right
     both = together(other, own)
     score, best_other = posterior(both, labels, fitted)
     number = round(ratio * len(labels))
@@ -43,11 +44,8 @@ def judge(dynamics: Dynamics, labels: Codes, classes: list[str], seed: int = 0) 
     is_issue[np.argsort(score, kind="stable")[:number]] = True
     loss = -np.log(np.maximum(probability(both, labels), 1e-6)).astype(np.float32)
     cut = float(np.quantile(loss, 1 - ratio)) if number else float("nan")
-    wrong = 1 - unseen.right
     counts = np.bincount(labels, minlength=len(classes))
     per_class = np.bincount(labels, wrong, len(classes)) / np.maximum(counts, 1)
-    guess = _highest(other)
-    spread = _spread(other, labels, fitted, ratio, seed)
     return Verdict(
         score=score.astype(np.float32),
         is_issue=is_issue,
@@ -56,7 +54,7 @@ def judge(dynamics: Dynamics, labels: Codes, classes: list[str], seed: int = 0) 
         loss_cut=cut,
         fitted=fitted,
         noise_per_class=per_class,
-        ratio=(ratio, max(0.0, ratio - 1.96 * spread), min(1.0, ratio + 1.96 * spread)),
+        ratio=found,
         accuracy=float((guess == labels).mean()),
         warnings=doubts(guess, labels, classes, ratio),
     )
@@ -72,10 +70,10 @@ def doubts(guess: Codes, labels: Codes, classes: list[str], ratio: float) -> lis
     if reached < LEARNED:
         found.append(
             f"The audit is not to be trusted: the network has learned next to nothing. It finds the label of "
-            f"{recall.mean():.0%} of the rows it has not seen, on average over the classes; guessing finds {chance:.0%}. "
-            "Either the inputs say nothing about the labels, or the network does not suit them, or there are too few rows."
+            f"{recall.mean():.0%} of the rows it has not seen, on average over the classes; guessing finds {chance:.0%}."
+            " Either the inputs say nothing about the labels, or the network does not suit them, or rows are too few."
         )
-    elif ratio > 0.5 * (1 - chance) * 2 * 0.75:
+    elif ratio > MOST_NOISE * (1 - chance):
         found.append("So many labels look wrong that the estimate may be far off.")
     rare = [name for name, count in zip(classes, counts, strict=True) if count < FEW_ROWS]
     if rare:
@@ -111,13 +109,8 @@ def _highest(slots: Slots) -> Codes:
     return place if slots.classes is None else np.take_along_axis(slots.classes, place[:, None], 1)[:, 0]
 
 
-def _spread(slots: Slots, labels: Codes, fitted: Fit, ratio: float, seed: int) -> float:
-    """Standard deviation of the ratio: of the rows by bootstrap, and of the model by experience."""
-    rng = np.random.default_rng([seed, 1])
-    size = min(len(labels), BOOTSTRAP_ROWS, MOST_ROWS)
-    some = rng.choice(len(labels), size, replace=False)
-    part, given = slots.of(some), labels[some]
-    draws = [refit(part, given, fitted, rng.poisson(1.0, size).astype(float)) for _ in range(DRAWS)]
-    chance = float(np.std(draws)) * np.sqrt(size / len(labels))
-    floor, share = MODEL_ERROR
-    return float(np.sqrt(chance**2 + floor**2 + (share * ratio) ** 2))
+def _sureness(slots: Slots) -> Floats:
+    """Of the most likely class: its log odds."""
+    p = np.clip(slots.p.max(1).astype(np.float64), 1e-4, 1 - 1e-4)
+    odds: Floats = np.log(p / (1 - p))
+    return odds

@@ -47,7 +47,7 @@ def read_labels(values: Sequence[Any], names: Sequence[str] | None = None, owner
     codes = np.array([number[value] for value in known], dtype=np.int64)
     single = [distinct[code] for code in np.flatnonzero(np.bincount(codes) < 2)]
     if single:
-        raise ValueError(f"audit: {owner} must have at least two rows in every class; one row only in {_listed(single)}")
+        raise ValueError(f"audit: {owner} must have at least two rows in every class; one only in {_listed(single)}")
     return Labels(codes, [str(value if names is None else names[int(value)]) for value in distinct], given)
 
 
@@ -77,5 +77,5 @@ def _of_text(value: str) -> int | str | float | None:
 
 
 def _listed(values: Sequence[Any]) -> str:
-    shown = ", ".join(repr(value) if len(str(value)) <= 40 else repr(str(value)[:40]) + "..." for value in values[:SHOWN])
-    return shown + (f" and {len(values) - SHOWN:,} more" if len(values) > SHOWN else "")
+    texts = [repr(value) if len(str(value)) <= 40 else repr(str(value)[:40]) + "..." for value in values[:SHOWN]]
+    return ", ".join(texts) + (f" and {len(values) - SHOWN:,} more" if len(values) > SHOWN else "")

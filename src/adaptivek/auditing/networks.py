@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +64,17 @@ PLANS: dict[str, Plan] = {
 }
 
 
+STEPS = 600  #: that a network needs at least
+FEWEST, MOST_EPOCHS = 8, 60  #: rows in a batch; epochs
+
+
+def suited(plan: Plan, rows: int) -> Plan:
+    """The same for few rows: smaller batches, and then more epochs, so that there are steps enough."""
+    size = max(FEWEST, min(plan.batch_size, rows * plan.epochs // (2 * STEPS)))
+    epochs = max(plan.epochs, min(MOST_EPOCHS, math.ceil(STEPS * size / (rows / 2))))
+    return replace(plan, batch_size=size, epochs=epochs)
+
+
 def maker(kind: str, inputs: int, classes: int, model: nn.Module | None) -> Callable[[int], nn.Module]:
     """What gives a network from a seed: copies of ``model``, or the one for this kind of data."""
     if model is not None:
@@ -79,6 +92,6 @@ def taken_from(x: Tensor) -> Callable[..., Tensor]:
     """Inputs by row number, from a tensor in memory; bytes of images become numbers around 0."""
     if x.dtype != torch.uint8:
         return lambda rows: x[torch.from_numpy(rows)]
-    some = x[: 10_000].float() / 255
+    some = x[:10_000].float() / 255
     mean, std = some.mean((0, 2, 3), keepdim=True), some.std((0, 2, 3), keepdim=True).clamp(min=1e-3)
     return lambda rows: (x[torch.from_numpy(rows)].float() / 255 - mean) / std

@@ -87,13 +87,12 @@ class AuditResult:
         summary = json.dumps(self.summary, indent=2, ensure_ascii=False) + "\n"
         _whole(folder / "summary.json", [summary])
         names = [_harmless(name) for name in self.classes]
-        lines = zip(
-            self.row.tolist(), self.label.tolist(), self.suggested_label.tolist(), self.score, self.is_issue, strict=True
-        )
+        columns = (self.row, self.label, self.suggested_label, self.score, self.is_issue)
+        lines = zip(*(column.tolist() for column in columns), strict=True)
         with (folder / "issues.csv").open("w", newline="", encoding="utf-8") as file:
             table = csv.writer(file)
             table.writerow(["row", "label", "suggested_label", "score", "is_issue"])
-            table.writerows((row, names[a], names[b], f"{score:.6f}", bool(issue)) for row, a, b, score, issue in lines)
+            table.writerows((row, names[a], names[b], f"{score:.6f}", issue) for row, a, b, score, issue in lines)
         written = [folder / "summary.json", folder / "issues.csv"]
         if self.given is not None:
             from .page import Shown, write_page

@@ -64,7 +64,7 @@ def read(source: str, labels: Any, text: str | None) -> Given:
     if suffix in (".parquet", ".pq"):
         table = _read_parquet(path)
         return from_frame(table.to_pandas(), _needed(labels), text, _clean_parquet(table))
-    raise ValueError(f"audit: {source} must be .csv, .tsv, .parquet, .npy or a folder of images, got {suffix or 'none'}")
+    raise ValueError(f"audit: {source} must be .csv, .tsv, .parquet, .npy or a folder of images, got {suffix!r}")
 
 
 def from_hugging_face(dataset: Any, label: Any, text: str | None) -> Given:
@@ -72,7 +72,7 @@ def from_hugging_face(dataset: Any, label: Any, text: str | None) -> Given:
     if isinstance(label, str) and label not in dataset.column_names:
         raise ValueError(f"audit: label must be a column, one of {', '.join(dataset.column_names)}; got {label!r}")
     values = list(dataset[label][:]) if isinstance(label, str) else _sequence(label)
-    feature = dataset.features.get(label) if isinstance(label, str) else None
+    feature: Any = dataset.features.get(label) if isinstance(label, str) else None
     names = feature.names if type(feature).__name__ == "ClassLabel" else None
     if names is not None:  # -1 is how the Hub marks labels that were never published
         values = [None if value == -1 else value for value in values]

@@ -29,6 +29,7 @@ def show(out: Console, result: AuditResult) -> None:
         out.print(table)
     if result.skipped:
         row, reason = result.skipped[0]
-        out.print(f"{len(result.skipped):,} rows were skipped, the first is {row}: {reason}", highlight=False, markup=False)
+        number = len(result.skipped)
+        out.print(f"rows skipped: {number:,}, the first is {row}: {reason}", highlight=False, markup=False)
     for warning in result.warnings:
         out.print(warning, style="yellow", highlight=False, markup=False)

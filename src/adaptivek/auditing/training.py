@@ -1,7 +1,7 @@
 """One training run that judges every row by a network that has never seen it.
 
-The rows are cut into halves. Two networks share the run, each trained on a half and asked about the other: together they
-cost what one network on all rows does, and no label can have been learned by heart by the network that judges it.
+The rows are cut into halves. Two networks share the run, each trained on a half and asked about the other: together
+they cost what one network on all rows does, and no label has been learned by heart by the network that judges it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from .dynamics import Codes, Dynamics
 JUDGE_BATCH = 1_000
 RAMP = 50  #: steps in which the learning rate rises
 MEMORY = 400_000_000  #: bytes that the robust method may remember; beyond, one that remembers nothing
+AT_ONCE = 50  #: steps that are remembered together, which is faster than one by one
 MOST_REPEATS = 5  #: how often a row of a rare class is seen in an epoch, at most
 
 #: the inputs of these rows
@@ -80,7 +81,7 @@ class Run:
         self.repeats = _repeats(labels, classes)
         self.dynamics = Dynamics(len(labels), classes, self.device)
         self.models = [make_model(plan.seed + number).to(self.device) for number in range(2)]
-        self.optimizers = [_optimizer(plan, model) for model in self.models]
+        self.optimizers = [make_optimizer(plan, model) for model in self.models]
         self.criteria = []
         self.place = torch.zeros(len(labels), dtype=torch.int64, device=self.device)  # of a row in its half
         for half in self.halves:
@@ -122,10 +123,11 @@ class Run:
         batches = self._batches(half, self.done)
         criterion.start_epoch(self.done)
         model.train()
+        seen: list[tuple[Codes, Tensor]] = []
         for at, rows in enumerate(batches):
             passed = self.done * len(batches) + at
             for group in optimizer.param_groups:
-                group["lr"] = self.plan.learning_rate * _rate(passed, self.plan.epochs * len(batches))
+                group["lr"] = self.plan.learning_rate * rate_at(passed, self.plan.epochs * len(batches))
             index = torch.from_numpy(rows).to(self.device)
             labels, x = self.labels[index], self.fetch(rows).to(self.device)
             if self.plan.augment:
@@ -135,8 +137,17 @@ class Run:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            self.dynamics.trained_on(index, output, labels)
+            seen.append((rows, output.detach()))
+            if len(seen) == AT_ONCE or at + 1 == len(batches):
+                self._remember(seen)
+                seen = []
             step()
+
+    def _remember(self, seen: list[tuple[Codes, Tensor]]) -> None:
+        """What was seen in some steps, a row once."""
+        rows, places = np.unique(np.concatenate([rows for rows, _ in seen]), return_index=True)
+        index, at = (torch.from_numpy(numbers).to(self.device) for numbers in (rows, places))
+        self.dynamics.trained_on(index, torch.cat([output for _, output in seen])[at], self.labels[index])
 
     @torch.no_grad()
     def _judge(self, model: nn.Module, rows: Codes) -> None:
@@ -158,13 +169,21 @@ class Run:
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must agree with."""
-        return {"plan": asdict(self.plan), "classes": self.classes, "labels": zlib.crc32(self.labels.cpu().numpy())}
+        return {
+            "plan": asdict(self.plan),
+            "classes": self.classes,
+            "labels": zlib.crc32(self.labels.cpu().numpy().tobytes()),
+        }
+
+    @property
+    def _parts(self) -> tuple[list[Any], ...]:
+        return self.models, self.optimizers, self.criteria
 
     def save(self, path: Path) -> None:
         """Write all that changes while training; there whole or not at all."""
-        parts = [self.models, self.optimizers, self.criteria]
-        state = {"parts": [[part.state_dict() for part in kind] for kind in parts]}  # type: ignore[attr-defined]
-        state |= {"done": self.done, "dynamics": self.dynamics.state_dict(), "identity": self.identity()}
+        parts = [[part.state_dict() for part in kind] for kind in self._parts]
+        dynamics = self.dynamics.state_dict()
+        state = {"parts": parts, "done": self.done, "dynamics": dynamics, "identity": self.identity()}
         partial = path.with_name(path.name + ".partial")
         torch.save(state, partial)
         os.replace(partial, path)
@@ -177,7 +196,7 @@ class Run:
             raise ValueError(f"audit: {path} must be a checkpoint to resume from: {error}") from None
         if not same:
             raise ValueError(f"audit: {path} is of other data or settings: give those again, or leave out --resume")
-        for kind, states in zip((self.models, self.optimizers, self.criteria), state["parts"], strict=True):
+        for kind, states in zip(self._parts, state["parts"], strict=True):
             for part, saved in zip(kind, states, strict=True):
                 part.load_state_dict(saved)
         self.dynamics.load_state_dict(state["dynamics"])
@@ -199,15 +218,15 @@ def _repeats(labels: Codes, classes: int) -> Codes:
     return repeated
 
 
-def _optimizer(plan: Plan, model: nn.Module) -> torch.optim.Optimizer:
+def make_optimizer(plan: Plan, model: nn.Module) -> torch.optim.Optimizer:
     if plan.optimizer == "adam":
-        return torch.optim.AdamW(model.parameters(), plan.learning_rate, weight_decay=plan.weight_decay)
+        return torch.optim.AdamW(model.parameters(), plan.learning_rate, weight_decay=plan.weight_decay, fused=True)
     return torch.optim.SGD(
-        model.parameters(), plan.learning_rate, momentum=0.9, nesterov=True, weight_decay=plan.weight_decay
+        model.parameters(), plan.learning_rate, 0.9, weight_decay=plan.weight_decay, nesterov=True, fused=True
     )
 
 
-def _rate(step: int, steps: int) -> float:
+def rate_at(step: int, steps: int) -> float:
     """A short rise, then half a cosine down to a hundredth."""
     return min(1.0, (step + 1) / RAMP) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * step / steps)))
 
