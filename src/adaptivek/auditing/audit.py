@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from ..checks import check_choice
@@ -90,8 +91,8 @@ def audit(
         loss=verdict.loss,
         loss_cut=verdict.loss_cut,
         classes=given.classes,
-        transition=verdict.fitted.transition,
-        noise_per_class=verdict.noise_per_class,
+        transition=verdict.fitted.transition.astype(np.float64),
+        noise_per_class=verdict.noise_per_class.astype(np.float64),
         noise_ratio=ratio,
         noise_ratio_low=low,
         noise_ratio_high=high,

@@ -13,12 +13,12 @@ explains the labels so much better that it pays for its numbers (Schwarz's crite
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 Codes = NDArray[np.int64]
 
 POWERS = (0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.25, 1.6, 2.0, 2.6, 3.3)
@@ -32,7 +32,7 @@ CHUNK = 500_000
 class Slots(NamedTuple):
     """Predictions of rows: some classes each, and their probabilities."""
 
-    p: NDArray[np.float32]  #: (n, slots)
+    p: Floats  #: (n, slots)
     classes: Codes | None  #: (n, slots); None: slot k is class k
 
     def of(self, rows: NDArray[np.int64] | slice) -> Slots:
@@ -59,7 +59,7 @@ def fit(slots: Slots, labels: Codes, classes: int, ratio: float, seed: int = 0) 
     for even in (True, False):
         price = math.log(len(labels)) / 2 * (1 if even else classes * (classes - 1))
         fits = [_fit(slots, labels, classes, power, even) for power in POWERS]
-        noise, likelihood, fitted = min(fits, key=lambda one: abs(one[0] - ratio))
+        _, likelihood, fitted = min(fits, key=lambda one: abs(one[0] - ratio))
         found.append((likelihood * len(labels) - price, fitted))
     return max(found, key=lambda pair: pair[0])[1]
 
@@ -116,7 +116,7 @@ def _em(p: Floats, named: Codes, labels: Codes, transition: Floats, even: bool) 
     for _ in range(ROUNDS):
         joint = p * transition[named, labels[:, None]]
         total = joint.sum(1)
-        counts: Floats = np.bincount(pairs, (joint / total[:, None]).ravel(), classes**2)
+        counts: Floats = np.bincount(pairs, (joint / total[:, None]).ravel(), classes**2).astype(np.float64)
         counts = counts.reshape(classes, classes)
         same = _even(classes, 1 - counts.trace() / counts.sum())
         counts = same if even else counts + PULL * same

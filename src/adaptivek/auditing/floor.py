@@ -1,8 +1,8 @@
 """The noise ratio: how often the label is another than what a network is sure of, however sure it is.
 
-A network that has never seen a row names a class, and is more or less sure of it. The surer, the less often it errs; wrong
-labels do not care how sure it is. So the share of rows whose label is another falls with sureness down to a floor, and the
-floor is the noise ratio:
+A network that has never seen a row names a class, and is more or less sure of it. The surer, the less often it errs;
+wrong labels do not care how sure it is. So the share of rows whose label is another falls with sureness down to a
+floor, and the floor is the noise ratio:
 
     P(other label) = (1 - e) tau + e (1 - tau / (K - 1)),   e = 1 / (1 + exp(a + b sureness))
 
@@ -49,7 +49,7 @@ def _binned(sureness: Floats, others: NDArray[np.bool_]) -> tuple[Floats, Floats
     place = np.searchsorted(edges, sureness, side="right")
     number = np.bincount(place, minlength=BINS).astype(np.float64)
     some = number > 0
-    counts, sums = np.bincount(place, others, BINS)[some], np.bincount(place, sureness, BINS)[some]
+    counts, sums = (np.bincount(place, of, BINS)[some].astype(np.float64) for of in (others, sureness))
     return number[some], counts, sums / number[some]
 
 

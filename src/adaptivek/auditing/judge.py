@@ -70,8 +70,8 @@ def doubts(guess: Codes, labels: Codes, classes: list[str], ratio: float) -> lis
     if reached < LEARNED:
         found.append(
             f"The audit is not to be trusted: the network has learned next to nothing. It finds the label of "
-            f"{recall.mean():.0%} of the rows it has not seen, on average over the classes; guessing finds {chance:.0%}."
-            " Either the inputs say nothing about the labels, or the network does not suit them, or rows are too few."
+            f"{recall.mean():.0%} of the rows it has not seen, on average over the classes; guessing {chance:.0%}. "
+            "Either the inputs say nothing about the labels, or the network does not suit them, or rows are too few."
         )
     elif ratio > MOST_NOISE * (1 - chance):
         found.append("So many labels look wrong that the estimate may be far off.")
@@ -109,8 +109,8 @@ def _highest(slots: Slots) -> Codes:
     return place if slots.classes is None else np.take_along_axis(slots.classes, place[:, None], 1)[:, 0]
 
 
-def _sureness(slots: Slots) -> Floats:
+def _sureness(slots: Slots) -> NDArray[np.float64]:
     """Of the most likely class: its log odds."""
     p = np.clip(slots.p.max(1).astype(np.float64), 1e-4, 1 - 1e-4)
-    odds: Floats = np.log(p / (1 - p))
+    odds: NDArray[np.float64] = np.log(p / (1 - p))
     return odds

@@ -60,7 +60,7 @@ PLANS: dict[str, Plan] = {
     "features": Plan(epochs=20, batch_size=32, learning_rate=1e-3),
     "table": Plan(epochs=20, batch_size=64, learning_rate=1e-3),
     "image": Plan(epochs=20, batch_size=32, learning_rate=2e-3),
-    "text": Plan(epochs=10, batch_size=64, learning_rate=2e-3),
+    "text": Plan(epochs=10, batch_size=64, learning_rate=7e-4),
 }
 
 
