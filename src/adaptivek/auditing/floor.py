@@ -37,7 +37,7 @@ def noise_floor(sureness: Floats, agrees: NDArray[np.bool_], classes: int) -> Ra
     number, others, mean = _binned(sureness, ~agrees)
     most = 1 - 1 / classes  # beyond, labels would say nothing
     ratios = RATIOS[most * 0.95 > RATIOS]
-    likelihood = np.array([_likelihood(ratio, number, others, mean - mean.max(), classes) for ratio in ratios])
+    likelihood = _likelihoods(ratios, number, others, mean - mean.max(), classes)
     near = ratios[likelihood > likelihood.max() - DROP]
     low, high = max(0.0, near.min() - MODEL_ERROR), min(1.0, near.max() + MODEL_ERROR)
     return Ratio(_peak(ratios, likelihood), float(low), float(high))
@@ -53,35 +53,32 @@ def _binned(sureness: Floats, others: NDArray[np.bool_]) -> tuple[Floats, Floats
     return number[some], counts, sums / number[some]
 
 
-def _likelihood(ratio: float, number: Floats, others: Floats, sureness: Floats, classes: int) -> float:
-    """The highest log likelihood under this noise ratio, over a and b (at least 0), by damped scoring."""
-    low, high = ratio, 1 - ratio / (classes - 1)
+def _likelihoods(ratios: Floats, number: Floats, others: Floats, sureness: Floats, classes: int) -> Floats:
+    """The highest log likelihood under each noise ratio, over a and b (at least 0), by damped scoring."""
+    low, high = ratios[:, None], 1 - ratios[:, None] / (classes - 1)
 
-    def at(a: float, b: float) -> tuple[float, Floats, Floats]:
-        errs = 1 / (1 + np.exp(np.clip(a + b * sureness, -30, 30)))
+    def at(a: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
+        errs = 1 / (1 + np.exp(np.clip(a[:, None] + b[:, None] * sureness, -30, 30)))
         p = np.clip(low + (high - low) * errs, 1e-9, 1 - 1e-9)
-        return float((others * np.log(p) + (number - others) * np.log(1 - p)).sum()), errs, p
+        return (others * np.log(p) + (number - others) * np.log(1 - p)).sum(1), errs, p
 
-    a, b, damping = 3.0, 0.5, 1.0
+    a, b, damping = np.full(len(ratios), 3.0), np.full(len(ratios), 0.5), np.ones(len(ratios))
     best, errs, p = at(a, b)
     for _ in range(ROUNDS):
         slope = (low - high) * errs * (1 - errs)
-        gain = (others - number * p) / (p * (1 - p)) * slope
-        weight = number * slope**2 / (p * (1 - p))
-        gradient = np.array([gain.sum(), (gain * sureness).sum()])
-        cross = (weight * sureness).sum()
-        curvature = np.array([[weight.sum(), cross], [cross, (weight * sureness**2).sum()]])
-        curvature += damping * 0.01 * (1 + weight.sum()) * np.eye(2)
-        step = np.linalg.solve(curvature, gradient)
-        tried = (a + step[0], max(0.0, b + step[1]))
+        gain, weight = (others - number * p) / (p * (1 - p)) * slope, number * slope**2 / (p * (1 - p))
+        damp = damping * 0.01 * (1 + weight.sum(1))
+        aa, ab, bb = weight.sum(1) + damp, weight @ sureness, weight @ sureness**2 + damp
+        ga, gb, area = gain.sum(1), gain @ sureness, np.maximum(aa * bb - ab**2, 1e-12)
+        tried = a + (bb * ga - ab * gb) / area, np.maximum(0, b + (aa * gb - ab * ga) / area)
         value, new_errs, new_p = at(*tried)
-        if value > best:
-            gained, best = value - best, value
-            (a, b), errs, p, damping = tried, new_errs, new_p, damping / 3
-            if gained < 1e-4:
-                break
-        else:
-            damping *= 5
+        better = value > best
+        gained = np.where(better, value - best, 0)
+        a, b, best = (np.where(better, new, old) for new, old in zip((*tried, value), (a, b, best), strict=True))
+        errs, p = (np.where(better[:, None], new, old) for new, old in ((new_errs, errs), (new_p, p)))
+        damping = np.where(better, damping / 3, damping * 5).clip(1e-4, 1e8)
+        if gained.max() < 1e-4 and (better.any() or damping.min() > 1e6):
+            break
     return best
 
 
