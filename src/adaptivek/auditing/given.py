@@ -122,17 +122,15 @@ def from_tensor(x: Tensor, values: Sequence[Any]) -> Given:
 
 def from_dataset(dataset: Any, values: Sequence[Any] | None) -> Given:
     """A torch Dataset of ``(input, label)``, or of inputs alone where labels are given beside it."""
-    samples = [dataset[number] for number in range(len(dataset))] if values is None else None
-    if samples is not None:
-        if not samples or not isinstance(samples[0], (tuple, list)) or len(samples[0]) < 2:
+    if values is None:
+        if not len(dataset) or not isinstance(dataset[0], (tuple, list)) or len(dataset[0]) < 2:
             raise ValueError("audit: labels must be given for a data set whose samples are not (input, label)")
-        values = [_item(sample[1]) for sample in samples]
+        values = [_item(dataset[number][1]) for number in range(len(dataset))]
 
     def input_of(number: int) -> Tensor:
         sample = dataset[number]
         return torch.as_tensor(sample[0] if isinstance(sample, (tuple, list)) else sample)
 
-    assert values is not None
     _check_length(len(values), len(dataset))
     row, labels, classes, skipped = _labelled(list(values), np.ones(len(dataset), bool), [])
     first = input_of(int(row[0]))

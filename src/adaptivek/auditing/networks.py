@@ -64,14 +64,15 @@ PLANS: dict[str, Plan] = {
 }
 
 
-STEPS = 600  #: that a network needs at least
-FEWEST, MOST_EPOCHS = 8, 60  #: rows in a batch; epochs
+FEW_STEPS, MANY_STEPS = 600, 10_000  #: that a network needs at least; that both make at most, up to MOST_ROWS a batch
+FEWEST_ROWS, MOST_ROWS, MOST_EPOCHS = 8, 1_024, 60
 
 
 def suited(plan: Plan, rows: int) -> Plan:
-    """The same for few rows: smaller batches, and then more epochs, so that there are steps enough."""
-    size = max(FEWEST, min(plan.batch_size, rows * plan.epochs // (2 * STEPS)))
-    epochs = max(plan.epochs, min(MOST_EPOCHS, math.ceil(STEPS * size / (rows / 2))))
+    """The same for few rows, with smaller batches and then more epochs; for very many, with larger batches."""
+    size = max(FEWEST_ROWS, min(plan.batch_size, rows * plan.epochs // (2 * FEW_STEPS)))
+    size = max(size, min(MOST_ROWS, rows * plan.epochs // MANY_STEPS))
+    epochs = max(plan.epochs, min(MOST_EPOCHS, math.ceil(FEW_STEPS * size / (rows / 2))))
     return replace(plan, batch_size=size, epochs=epochs)
 
 
