@@ -100,8 +100,7 @@ def group(data: Split, name: str, number: int, rows: int, device: str) -> list[d
             jobs.append(prepare(spec, split))
         settings.append(setting)
     stack = Stack(jobs, device)
-    for records in stack:
-        pass
+    *_, records = stack  # the last epoch
     predicted = (stack.predicted() > 0).sum(1).tolist()
     lines = []
     for i, setting in enumerate(settings):

@@ -2,6 +2,8 @@
 
 from .accumulation import Accumulation as Accumulation
 from .accumulation import rerun as rerun
+from .auditing.audit import audit as audit
+from .auditing.result import AuditResult as AuditResult
 from .averaging import Average as Average
 from .methods import BARE as BARE
 from .methods import DLT as DLT

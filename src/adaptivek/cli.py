@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from . import __version__
 
@@ -31,6 +31,7 @@ Wrong labels have high loss. After some plain training, Adaptive-k keeps only th
 mini-batch whose loss is at most a threshold that a moving average supplies: no noise ratio to guess,
 no second model. The share it leaves out tells how noisy the data is.
 
+  adaptivek audit reviews.csv --label sentiment --out audit   which labels are wrong, and how many
   adaptivek train digits --noise-rate 0.4 --out runs/first    train with 40 % wrong labels
   adaptivek bench --out results/demo                          compare the methods, with a report
   adaptivek methods                                           the methods to choose from
@@ -202,6 +203,77 @@ def bench(
     _report(folder, folder)
 
 
+def audit(
+    source: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")] = None,
+    /,
+    folder: Annotated[Path, tyro.conf.arg(name="out", metavar="DIR")] = Path("audit"),
+    label: str | None = None,
+    text: str | None = None,
+    features: Path | None = None,
+    labels: Path | None = None,
+    method: str = "auto",
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    resume: bool = False,
+) -> None:
+    """Find wrong labels in your data: how many, which rows, and what they should be.
+
+    Trains once, and judges every row by a network that has not seen it. DIR gets summary.json (the noise ratio with its
+    interval), issues.csv (every row with its score), clean.csv or clean.parquet (the data without the flagged rows) and
+    report.html. After Ctrl-C, the same command with --resume goes on.
+
+    Args:
+        source: a .csv, .tsv or .parquet file, a folder with a folder of images for each class, or hub:owner/name
+        folder: folder for the results
+        label: the column that holds the labels
+        text: the column that holds the texts; found if there is one
+        features: a .npy file of numbers (rows, columns), in place of SOURCE; needs --labels
+        labels: a .npy file with a label for each row, or a text file with one a line
+        method: how to train in spite of wrong labels: see `adaptivek methods`
+        epochs: how long to train
+        batch_size: rows in a step
+        learning_rate: highest learning rate
+        seed: decides all that is random
+        device: where to train: auto, cpu, cuda
+        resume: go on from where a run in DIR was stopped
+    """
+    from .auditing.audit import CHECKPOINT
+    from .auditing.audit import audit as carry_out
+    from .auditing.sources import read_array
+    from .auditing.terminal import show
+
+    if (source is None) == (features is None):
+        raise ValueError("audit: give either SOURCE or --features with --labels")
+    if features is not None and labels is None:
+        raise ValueError("audit: --labels must be given with --features")
+    if (folder / "summary.json").exists() and not (folder / CHECKPOINT).exists():
+        raise FileExistsError(f"audit: {folder} holds an audit already: give another folder with --out")
+    plan: dict[str, Any] = {
+        "method": method,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "seed": seed,
+    }
+    with Progress(*COLUMNS, console=out) as progress:
+        bar = progress.add_task("training", total=None, status="reading")
+        result = carry_out(
+            str(source if features is None else features),
+            label if labels is None else read_array(labels),
+            text=text,
+            folder=folder,
+            resume=resume,
+            device=device,
+            progress=lambda done, total: progress.update(bar, completed=done, total=total, status=""),
+            **{name: value for name, value in plan.items() if value is not None},
+        )
+    show(out, result)
+    out.print(f"written to {folder}", highlight=False, markup=False, soft_wrap=True)
+
+
 def methods() -> None:
     """List the methods: a line, what each needs, its parameters and its paper.
 
@@ -303,6 +375,7 @@ def _report(folder: Path, target: Path) -> None:
 def main(args: list[str] | None = None) -> None:
     """Entry point of the `adaptivek` command."""
     app = tyro.extras.SubcommandApp()
+    app.command(audit)
     app.command(train)
     app.command(bench)
     app.command(methods)

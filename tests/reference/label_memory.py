@@ -20,7 +20,9 @@ class LabelMemory(Rule):
             memory = self.predictions[row].copy()
             memory[label] += 1 - memory.sum()
             own = max(counts[label][label] / counts[label].sum(), 1e-3)
-            odds = np.array([min(1.0, max(counts[c][label] / counts[c].sum(), 1e-3) / own) for c in range(self.classes)])
+            odds = np.array(
+                [min(1.0, max(counts[c][label] / counts[c].sum(), 1e-3) / own) for c in range(self.classes)]
+            )
             judged = memory * np.sqrt(odds)
             believed.append(all(judged[label] >= judged[c] for c in range(self.classes) if c != label))
             better = np.maximum(p, 1e-6) * np.maximum(memory, 1e-6) * odds

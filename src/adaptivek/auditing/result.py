@@ -1,12 +1,24 @@
-"""What an audit found."""
+"""What an audit found, and the files it is written to."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import csv
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .given import Given
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  #: what a spreadsheet may take for the start of one
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,7 +27,7 @@ class AuditResult:
 
     row: NDArray[np.int64]  #: (n,) number in the data as given, from 0; rows that were skipped are absent
     label: NDArray[np.int64]  #: (n,) codes into classes
-    suggested_label: NDArray[np.int64]  #: (n,) codes into classes
+    suggested_label: NDArray[np.int64]  #: (n,) codes into classes; the label itself where it is not flagged
     score: NDArray[np.float32]  #: (n,) from 0, surely wrong, to 1, surely right
     is_issue: NDArray[np.bool_]  #: (n,) their number agrees with the ratio
     loss: NDArray[np.float32]  #: (n,) the loss of the histogram
@@ -26,8 +38,83 @@ class AuditResult:
     noise_ratio: float
     noise_ratio_low: float
     noise_ratio_high: float
-    accuracy: float  #: how often the remembered prediction agrees with the label
+    accuracy: float  #: how often the network that has not seen a row agrees with its label
     warnings: list[str]  #: empty if the audit is to be trusted
     skipped: list[tuple[int, str]]  #: rows that could not be read, and why
     seconds: float
     settings: dict[str, Any]
+    given: Given | None = field(default=None, repr=False)  #: the data, for the page and the cleaned copy
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What summary.json holds."""
+        names = zip(self.classes, self.noise_per_class.tolist(), strict=True)
+        return {
+            "n_rows": len(self.row),
+            "n_classes": len(self.classes),
+            "noise_ratio": round(self.noise_ratio, 6),
+            "noise_ratio_low": round(self.noise_ratio_low, 6),
+            "noise_ratio_high": round(self.noise_ratio_high, 6),
+            "n_flagged": int(self.is_issue.sum()),
+            "n_skipped": len(self.skipped),
+            "skipped": [{"row": row, "reason": reason} for row, reason in self.skipped],
+            "accuracy": round(self.accuracy, 6),
+            "warnings": self.warnings,
+            "seconds": round(self.seconds, 2),
+            "classes": self.classes,
+            "noise_per_class": [{"class": name, "noise": round(noise, 6)} for name, noise in names],
+            "transition": self.transition.round(6).tolist() if len(self.classes) <= 100 else None,
+            "settings": self.settings,
+        }
+
+    def to_datalab(self) -> pd.DataFrame:
+        """A frame with the columns and names of cleanlab's `Datalab.get_issues("label")`, one line a row."""
+        import pandas as pd
+
+        names = np.array(self.classes, dtype=object)
+        columns = {
+            "is_label_issue": self.is_issue,
+            "label_score": self.score,
+            "given_label": names[self.label],
+            "predicted_label": names[self.suggested_label],
+        }
+        return pd.DataFrame(columns, index=pd.Index(self.row, name="row"))
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write summary.json, issues.csv, the data without flagged rows, and report.html; give what was written."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        summary = json.dumps(self.summary, indent=2, ensure_ascii=False) + "\n"
+        _whole(folder / "summary.json", [summary])
+        names = [_harmless(name) for name in self.classes]
+        columns = (self.row, self.label, self.suggested_label, self.score, self.is_issue)
+        lines = zip(*(column.tolist() for column in columns), strict=True)
+        with (folder / "issues.csv").open("w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file)
+            table.writerow(["row", "label", "suggested_label", "score", "is_issue"])
+            table.writerows((row, names[a], names[b], f"{score:.6f}", issue) for row, a, b, score, issue in lines)
+        written = [folder / "summary.json", folder / "issues.csv"]
+        if self.given is not None:
+            from .page import Shown, write_page
+
+            written.append(folder / self.given.write_clean(folder, self.row[self.is_issue]))
+            title = str(self.settings.get("source") or "Label audit")
+            shown = Shown(self.given.kind, self.given.content)  # type: ignore[arg-type]
+            write_page(folder / "report.html", self, shown, title)
+            written.append(folder / "report.html")
+        return written
+
+
+def _harmless(name: str) -> str:
+    """A cell that no spreadsheet takes for a formula: with an apostrophe before it, unless it is a plain number."""
+    try:
+        float(name)
+    except ValueError:
+        return f"'{name}" if name.startswith(FORMULA) else name
+    return name
+
+
+def _whole(path: Path, parts: Iterable[str]) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text("".join(parts), encoding="utf-8")
+    os.replace(partial, path)

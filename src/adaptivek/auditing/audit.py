@@ -1,0 +1,130 @@
+"""The audit: one training run, then a number, a list and a page."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from ..checks import check_choice
+from ..train import find_device
+from .judge import judge
+from .networks import NETWORKS, PLANS, maker, suited
+from .result import AuditResult
+from .sources import find
+from .training import Run
+
+CHECKPOINT = "checkpoint.pt"
+
+#: told how many of how many batches are done
+Progress = Callable[[int, int], None]
+
+
+def audit(
+    data: Any,
+    labels: Any = None,
+    model: nn.Module | None = None,
+    *,
+    text: str | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    progress: Progress | None = None,
+    **plan: Any,
+) -> AuditResult:
+    """How wrong the labels are, which rows, and what they should be, from one training run.
+
+    Args:
+        data: rows to learn from: an array or tensor (features, or images with four axes), a data frame, a list of
+            texts, a torch `Dataset` of ``(input, label)``, a Hugging Face `Dataset`, or the path of a CSV, Parquet or
+            .npy file or of a folder of images.
+        labels: the name of the label column, or one label for each row.
+        model: your own network, that gives logits for a batch of inputs; copies of it are trained. By default one
+            that suits the kind of data.
+        text: the name of the text column; found if there is one.
+        folder: where checkpoints are kept while training, and to which the files are written at the end.
+        resume: go on from the checkpoint in ``folder``.
+        device: where to train: auto, cpu, cuda.
+        progress: called after every batch with how many are done, and of how many.
+        plan: method, epochs, batch_size, learning_rate, optimizer, weight_decay, augment, seed: see `training.Plan`.
+    """
+    started = time.perf_counter()
+    for name in plan:
+        check_choice("audit", "argument", name, [field.name for field in dataclasses.fields(PLANS["text"])])
+    if resume and folder is None:
+        raise ValueError("audit: folder must be given to resume, got None")
+    where = find_device(device)
+    given = find(data, labels, text)
+    chosen = dataclasses.replace(suited(PLANS[given.kind], len(given.labels)), **plan)
+    run = Run(
+        given.fetch,
+        given.labels,
+        len(given.classes),
+        maker(given.kind, given.inputs, len(given.classes), model),
+        chosen,
+        str(where),
+    )
+    _train(run, None if folder is None else Path(folder), resume, progress)
+    verdict = judge(run.dynamics, given.labels, given.classes, chosen.seed)
+    settings = dataclasses.asdict(chosen) | {
+        "source": str(data) if isinstance(data, (str, Path)) else None,
+        "kind": given.kind,
+        "method": chosen.chosen(len(given.labels), len(given.classes)),
+        "network": NETWORKS[given.kind].__name__ if model is None else type(model).__name__,
+        "device": str(where),
+        "even_noise": verdict.fitted.even,
+        "power": verdict.fitted.power,
+        **given.about,
+    }
+    ratio, low, high = verdict.ratio
+    result = AuditResult(
+        row=given.row,
+        label=given.labels,
+        suggested_label=verdict.suggested,
+        score=verdict.score,
+        is_issue=verdict.is_issue,
+        loss=verdict.loss,
+        loss_cut=verdict.loss_cut,
+        classes=given.classes,
+        transition=verdict.fitted.transition.astype(np.float64),
+        noise_per_class=verdict.noise_per_class.astype(np.float64),
+        noise_ratio=ratio,
+        noise_ratio_low=low,
+        noise_ratio_high=high,
+        accuracy=verdict.accuracy,
+        warnings=verdict.warnings,
+        skipped=given.skipped,
+        seconds=time.perf_counter() - started,
+        settings=settings,
+        given=given,
+    )
+    if folder is not None:
+        result.save(folder)
+        (Path(folder) / CHECKPOINT).unlink(missing_ok=True)
+    return result
+
+
+def _train(run: Run, folder: Path | None, resume: bool, progress: Progress | None) -> None:
+    """All epochs that are left, with a checkpoint after each."""
+    checkpoint = None if folder is None else folder / CHECKPOINT
+    if checkpoint is not None:
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        if resume and checkpoint.exists():
+            run.load(checkpoint)
+    total, done = run.steps * run.plan.epochs, run.steps * run.done
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, total)
+
+    while run.done < run.plan.epochs:
+        run.epoch(step)
+        if checkpoint is not None:
+            run.save(checkpoint)

@@ -1,0 +1,133 @@
+"""Which classes are confused, and how likely each label is right.
+
+A network that has never seen a row says how likely each class is, p(k). The label that the row was given comes from its
+true class through a transition matrix: ``P(label) = sum_k p(k) T[k, label]``. The matrix that makes the labels most
+likely is found by EM. A row that is hard to tell thus says nothing about noise; an easy one labelled otherwise does.
+
+How sure networks are of themselves is no probability yet. p is taken to the power under which the matrix has as much
+noise as the noise ratio says (see `floor`): too flat a p would explain all noise as doubt, too sharp a one all doubt as
+noise. Noise that is the same for all classes needs one number, the full matrix K (K - 1); the full one is taken if it
+explains the labels so much better that it pays for its numbers (Schwarz's criterion).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+Codes = NDArray[np.int64]
+
+POWERS = (0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.25, 1.6, 2.0, 2.6, 3.3)
+FLOOR = 1e-4  #: no class is less likely than this: a network may be wrong
+ROUNDS = 60  #: of EM, at most
+PULL = 10.0  #: rows' worth by which a class is pulled towards noise that is the same for all classes
+MOST_ROWS = 50_000  #: more say nothing new about the matrix
+CHUNK = 500_000
+
+
+class Slots(NamedTuple):
+    """Predictions of rows: some classes each, and their probabilities."""
+
+    p: Floats  #: (n, slots)
+    classes: Codes | None  #: (n, slots); None: slot k is class k
+
+    def of(self, rows: NDArray[np.int64] | slice) -> Slots:
+        return Slots(self.p[rows], None if self.classes is None else self.classes[rows])
+
+
+class Fit(NamedTuple):
+    transition: Floats  #: (K, K) [true, given], rows add up to 1
+    power: float
+    even: bool  #: the noise is the same for all classes
+
+
+class Posterior(NamedTuple):
+    right: Floats  #: (n,) the chance that the label is right
+    best_other: Codes  #: (n,) the most likely class but for the label
+
+
+def fit(slots: Slots, labels: Codes, classes: int, ratio: float, seed: int = 0) -> Fit:
+    """The transition matrix that explains the labels with this noise ratio."""
+    if len(labels) > MOST_ROWS:
+        some = np.random.default_rng(seed).choice(len(labels), MOST_ROWS, replace=False)
+        slots, labels = slots.of(some), labels[some]
+    found = []
+    for even in (True, False):
+        price = math.log(len(labels)) / 2 * (1 if even else classes * (classes - 1))
+        fits = [_fit(slots, labels, classes, power, even) for power in POWERS]
+        _, likelihood, fitted = min(fits, key=lambda one: abs(one[0] - ratio))
+        found.append((likelihood * len(labels) - price, fitted))
+    return max(found, key=lambda pair: pair[0])[1]
+
+
+def _fit(slots: Slots, labels: Codes, classes: int, power: float, even: bool) -> tuple[float, float, Fit]:
+    """Noise, mean log likelihood and matrix under this power."""
+    p, named = _to_power(slots, labels, classes, power)
+    transition, likelihood = _em(p, named, labels, _even(classes, 0.1), even)
+    right = _label_share(p * transition[named, labels[:, None]], named, labels)
+    return float(1 - right.mean()), likelihood, Fit(transition, power, even)
+
+
+def posterior(slots: Slots, labels: Codes, fitted: Fit) -> Posterior:
+    """How likely each label is right, and what it is if it is not."""
+    right, other = np.empty(len(labels), np.float32), np.empty(len(labels), np.int64)
+    for start in range(0, len(labels), CHUNK):
+        part = slice(start, start + CHUNK)
+        given = labels[part]
+        p, named = _to_power(slots.of(part), given, len(fitted.transition), fitted.power)
+        joint = p * fitted.transition[named, given[:, None]]
+        right[part] = _label_share(joint, named, given)
+        # by the prediction where the matrix knows of no way from there to this label
+        joint = np.where(named == given[:, None], -1.0, joint + 1e-9 * p)
+        other[part] = np.take_along_axis(named, joint.argmax(1)[:, None], 1)[:, 0]
+    return Posterior(right, other)
+
+
+def _even(classes: int, noise: float) -> Floats:
+    """Noise that is the same for all classes."""
+    transition: Floats = np.full((classes, classes), noise / max(1, classes - 1))
+    np.fill_diagonal(transition, 1 - noise)
+    return transition
+
+
+def _to_power(slots: Slots, labels: Codes, classes: int, power: float) -> tuple[Floats, Codes]:
+    """Probabilities to a power, and the classes they are of; the label's is always there."""
+    named = slots.classes
+    p = np.maximum(slots.p, FLOOR).astype(np.float64) ** power
+    if named is None:
+        named = np.broadcast_to(np.arange(classes), p.shape)
+    else:
+        # a slot beyond: the label, where it is not among the most likely ones
+        missing = ~((named == labels[:, None]) & (slots.p > 0)).any(1)
+        p = np.concatenate([p * (slots.p > 0), (missing * FLOOR**power)[:, None]], 1)
+        named = np.concatenate([named, labels[:, None]], 1)
+    return p / p.sum(1, keepdims=True), named
+
+
+def _em(p: Floats, named: Codes, labels: Codes, transition: Floats, even: bool) -> tuple[Floats, float]:
+    """The matrix that makes the labels most likely, and the mean log likelihood under it."""
+    classes = len(transition)
+    pairs = (named * classes + labels[:, None]).ravel()
+    before = -np.inf
+    for _ in range(ROUNDS):
+        joint = p * transition[named, labels[:, None]]
+        total = joint.sum(1)
+        counts: Floats = np.bincount(pairs, (joint / total[:, None]).ravel(), classes**2).astype(np.float64)
+        counts = counts.reshape(classes, classes)
+        same = _even(classes, 1 - counts.trace() / counts.sum())
+        counts = same if even else counts + PULL * same
+        transition = counts / counts.sum(1, keepdims=True)
+        likelihood = float(np.log(total).mean())
+        if likelihood - before < 1e-5:
+            break
+        before = likelihood
+    return transition, likelihood
+
+
+def _label_share(joint: Floats, named: Codes, labels: Codes) -> Floats:
+    share: Floats = (joint * (named == labels[:, None])).sum(1) / joint.sum(1)
+    return share

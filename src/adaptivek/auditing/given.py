@@ -1,0 +1,212 @@
+"""Data that users bring, of whatever kind, as what the audit needs: inputs, labels, and how to show and write rows."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..data.text import tokenise, words
+from .encode import encode_table, find_text
+from .images import Picture, of_tensor, read_images, thumbnails
+from .labels import read_labels
+from .networks import taken_from
+from .training import Fetch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Rows = NDArray[np.int64]
+#: writes the data without these rows into a folder, and gives the name of the file
+WriteClean = Callable[[Path, Rows], str]
+
+
+@dataclass(frozen=True)
+class Given:
+    """A data set made ready."""
+
+    kind: str  #: text, image, table or features
+    fetch: Fetch  #: inputs by place among the rows that are left
+    inputs: int  #: features, channels or words: what a network must know of them
+    labels: Rows  #: (n,) codes
+    classes: list[str]
+    row: Rows  #: (n,) number of each in the data as given
+    skipped: list[tuple[int, str]]
+    write_clean: WriteClean
+    content: Any = None  #: what the page shows: texts, dicts, a function to thumbnails
+    about: dict[str, Any] = field(default_factory=dict)  #: for the settings: columns used, say
+
+
+def from_frame(
+    frame: pd.DataFrame, label: str | Sequence[Any], text: str | None, write_clean: WriteClean, names: Any = None
+) -> Given:
+    """A table: its text column if it has one, else all its columns."""
+    columns = [str(name) for name in frame.columns]
+    frame = frame.set_axis(columns, axis=1)
+    for what, name in (("label", label), ("text", text)):
+        if isinstance(name, str) and name not in columns:
+            raise ValueError(f"audit: {what} must be a column, one of {', '.join(columns)}; got {name!r}")
+    values = frame[label] if isinstance(label, str) else label
+    inputs = frame.drop(columns=[label]) if isinstance(label, str) else frame
+    _check_length(len(values), len(frame))
+    text = text or find_text(inputs)
+    if text is not None:
+        texts = ["" if value is None or value != value else str(value) for value in inputs[text]]
+        return from_texts(texts, values, write_clean, names, {"text": text, "label": _name(label)})
+    row, labels, classes, skipped = _labelled(list(values), np.ones(len(frame), bool), [], names, _name(label))
+    x, left_out = encode_table(inputs.iloc[row])
+    about = {"label": _name(label), "columns": [name for name in inputs.columns if name not in left_out]}
+    content = _Cells(inputs, row)
+    return Given("table", taken_from(x), x.shape[1], labels, classes, row, skipped, write_clean, content, about)
+
+
+def from_texts(
+    texts: Sequence[str], values: Sequence[Any], write_clean: WriteClean, names: Any = None, about: Any = None
+) -> Given:
+    _check_length(len(values), len(texts))
+    filled = np.array([bool(words(text)) for text in texts], dtype=bool)
+    if not filled.any():
+        raise ValueError("audit: texts must have words in them, got only empty ones")
+    empty = [(int(row), "empty text") for row in np.flatnonzero(~filled)]
+    row, labels, classes, skipped = _labelled(list(values), filled, empty, names, (about or {}).get("label", "labels"))
+    left = [texts[number] for number in row]
+    x, _, vocabulary = tokenise(left, [])
+    return Given("text", taken_from(x), vocabulary, labels, classes, row, skipped, write_clean, left, about or {})
+
+
+def from_pictures(
+    pictures: Sequence[Picture], values: Sequence[Any], write_clean: WriteClean, names: Any = None
+) -> Given:
+    x, good, bad = read_images(pictures)
+    readable = np.zeros(len(pictures), bool)
+    readable[good] = True
+    row, labels, classes, skipped = _labelled(list(values), readable, bad, names)
+    place = np.cumsum(readable) - 1
+    content = thumbnails([pictures[number] for number in row])
+    fetch = taken_from(x[torch.from_numpy(place[row])])
+    return Given("image", fetch, x.shape[1], labels, classes, row, skipped, write_clean, content)
+
+
+def from_tensor(x: Tensor, values: Sequence[Any]) -> Given:
+    """Features (rows, n), or images (rows, channels, height, width)."""
+    if x.dim() not in (2, 4) or not len(x) or x.is_complex():
+        raise ValueError(
+            "audit: features must have shape (rows, columns), images (rows, channels, height, width), "
+            f"got {tuple(x.shape)}"
+        )
+    _check_length(len(values), len(x))
+    x = x.detach().cpu()
+    x = x if x.dtype == torch.uint8 and x.dim() == 4 else x.float()
+    whole = torch.isfinite(x).flatten(1).all(1).numpy() if x.is_floating_point() else np.ones(len(x), bool)
+    if not whole.any():
+        raise ValueError("audit: features must be finite numbers, got a NaN or infinity in every row")
+    bad = [(int(row), "not finite") for row in np.flatnonzero(~whole)]
+    row, labels, classes, skipped = _labelled(list(values), whole, bad)
+    x = x[torch.from_numpy(row)]
+    content = None
+    if x.dim() == 2:
+        x = (x - x.mean(0)) / x.std(0, correction=0).clamp(min=1e-6)
+    else:
+        content = of_tensor(x)
+    kind = "features" if x.dim() == 2 else "image"
+    clean = clean_list([str(value) for value in values])
+    return Given(kind, taken_from(x), x.shape[1], labels, classes, row, skipped, clean, content)
+
+
+def from_dataset(dataset: Any, values: Sequence[Any] | None) -> Given:
+    """A torch Dataset of ``(input, label)``, or of inputs alone where labels are given beside it."""
+    if values is None:
+        if not len(dataset) or not isinstance(dataset[0], (tuple, list)) or len(dataset[0]) < 2:
+            raise ValueError("audit: labels must be given for a data set whose samples are not (input, label)")
+        values = [_item(dataset[number][1]) for number in range(len(dataset))]
+
+    def input_of(number: int) -> Tensor:
+        sample = dataset[number]
+        return torch.as_tensor(sample[0] if isinstance(sample, (tuple, list)) else sample)
+
+    _check_length(len(values), len(dataset))
+    row, labels, classes, skipped = _labelled(list(values), np.ones(len(dataset), bool), [])
+    first = input_of(int(row[0]))
+    kind = "image" if first.dim() == 3 else "features"
+    inputs = first.shape[0] if first.dim() else 1
+    clean = clean_list([str(value) for value in values])
+
+    def fetch(rows: Rows) -> Tensor:
+        stacked = torch.stack([input_of(int(number)) for number in row[rows]])
+        return stacked.float() if stacked.dtype in (torch.uint8, torch.float64) else stacked
+
+    content = None
+    if kind == "image":
+
+        def content(place: int) -> bytes:
+            return of_tensor(input_of(int(row[place]))[None])(0)
+
+    return Given(kind, fetch, inputs, labels, classes, row, skipped, clean, content)
+
+
+def clean_list(labels: Sequence[str], column: str = "row", names: Sequence[str] | None = None) -> WriteClean:
+    """Of data that has no columns: which rows are left, by number or name, and their labels."""
+
+    def write(folder: Path, flagged: Rows) -> str:
+        gone = set(flagged.tolist())
+        with (folder / "clean.csv").open("w", newline="", encoding="utf-8") as file:
+            lines = csv.writer(file)
+            lines.writerow([column, "label"])
+            named = range(len(labels)) if names is None else names
+            lines.writerows((name, labels[i]) for i, name in enumerate(named) if i not in gone)
+        return "clean.csv"
+
+    return write
+
+
+class _Cells(Sequence[Mapping[str, Any]]):
+    """Rows of a table as dicts, made when they are asked for."""
+
+    def __init__(self, frame: pd.DataFrame, row: Rows) -> None:
+        self.names = [str(name) for name in frame.columns]
+        self.columns = [frame[name].to_numpy(dtype=object) for name in self.names]
+        self.row = row
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __getitem__(self, place: Any) -> Any:
+        number = self.row[place]
+        cells = (column[number] for column in self.columns)
+        return {name: _cell(cell) for name, cell in zip(self.names, cells, strict=True)}
+
+
+def _cell(value: Any) -> str | float | None:
+    if value is None or value is getattr(value, "NA", 0) or str(value) in ("nan", "<NA>", "NaT"):
+        return None
+    return float(value) if isinstance(value, (int, float, np.number)) else str(value)
+
+
+def _labelled(
+    values: list[Any], readable: NDArray[np.bool_], bad: list[tuple[int, str]], names: Any = None, owner: str = "labels"
+) -> tuple[Rows, Rows, list[str], list[tuple[int, str]]]:
+    """Rows that can be used, their labels, the classes, and the rows that cannot."""
+    numbers = np.flatnonzero(readable)
+    labels = read_labels([_item(values[number]) for number in numbers], names, owner)
+    bad = bad + [(int(number), "no label") for number in numbers[~labels.given]]
+    return numbers[labels.given], labels.codes, labels.classes, sorted(bad)
+
+
+def _item(value: Any) -> Any:
+    return value.item() if isinstance(value, (Tensor, np.generic)) else value
+
+
+def _name(label: str | Sequence[Any]) -> str:
+    return label if isinstance(label, str) else "labels"
+
+
+def _check_length(labels: int, rows: int) -> None:
+    if labels != rows:
+        raise ValueError(f"audit: labels must be one for each of the {rows:,} rows, got {labels:,}")

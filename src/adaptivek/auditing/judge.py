@@ -1,0 +1,116 @@
+"""From what a run remembers to scores, what is flagged, and what is not to be trusted."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dynamics import Dynamics
+from .estimate import Codes, Fit, Floats, Slots, fit, posterior
+from .floor import Ratio, noise_floor
+
+LEARNED = 0.1  #: of the way from guessing to always right, on average over the classes: less is nothing
+MOST_NOISE = 0.7  #: of the noise that would leave nothing to learn
+FEW_ROWS = 10  #: of a class about which little can be said
+
+
+class Verdict(NamedTuple):
+    score: NDArray[np.float32]
+    is_issue: NDArray[np.bool_]
+    suggested: Codes
+    loss: NDArray[np.float32]
+    loss_cut: float
+    fitted: Fit
+    noise_per_class: Floats
+    ratio: Ratio
+    accuracy: float
+    warnings: list[str]
+
+
+def judge(dynamics: Dynamics, labels: Codes, classes: list[str], seed: int = 0) -> Verdict:
+    """The matrix and the ratio come from the network that has not seen the row; the score from both networks."""
+    other, own = Slots(*dynamics.other.tables()), Slots(*dynamics.own.tables())
+    guess = _highest(other)
+    found = noise_floor(_sureness(other), guess == labels, len(classes))
+    ratio = found.ratio
+    fitted = fit(other, labels, len(classes), ratio, seed)
+    wrong = 1 - posterior(other, labels, fitted).right
+    both = together(other, own)
+    score, best_other = posterior(both, labels, fitted)
+    number = round(ratio * len(labels))
+    is_issue = np.zeros(len(labels), bool)
+    is_issue[np.argsort(score, kind="stable")[:number]] = True
+    loss = -np.log(np.maximum(probability(both, labels), 1e-6)).astype(np.float32)
+    cut = float(np.quantile(loss, 1 - ratio)) if number else float("nan")
+    counts = np.bincount(labels, minlength=len(classes))
+    per_class = np.bincount(labels, wrong, len(classes)) / np.maximum(counts, 1)
+    return Verdict(
+        score=score.astype(np.float32),
+        is_issue=is_issue,
+        suggested=np.where(is_issue, best_other, labels),
+        loss=loss,
+        loss_cut=cut,
+        fitted=fitted,
+        noise_per_class=per_class,
+        ratio=found,
+        accuracy=float((guess == labels).mean()),
+        warnings=doubts(guess, labels, classes, ratio),
+    )
+
+
+def doubts(guess: Codes, labels: Codes, classes: list[str], ratio: float) -> list[str]:
+    """Why not to trust the audit; nothing if there is no reason."""
+    counts = np.bincount(labels, minlength=len(classes))
+    recall = np.bincount(labels, guess == labels, len(classes)) / np.maximum(counts, 1)
+    chance = 1 / len(classes)
+    reached = (recall.mean() - chance) / (1 - chance)
+    found = []
+    if reached < LEARNED:
+        found.append(
+            f"The audit is not to be trusted: the network has learned next to nothing. It finds the label of "
+            f"{recall.mean():.0%} of the rows it has not seen, on average over the classes; guessing {chance:.0%}. "
+            "Either the inputs say nothing about the labels, or the network does not suit them, or rows are too few."
+        )
+    elif ratio > MOST_NOISE * (1 - chance):
+        found.append("So many labels look wrong that the estimate may be far off.")
+    rare = [name for name, count in zip(classes, counts, strict=True) if count < FEW_ROWS]
+    if rare:
+        found.append(
+            f"Little can be said about classes with fewer than {FEW_ROWS} rows: {', '.join(rare[:10])}"
+            + (f" and {len(rare) - 10} more." if len(rare) > 10 else ".")
+        )
+    return found
+
+
+def together(first: Slots, second: Slots) -> Slots:
+    """The mean of two predictions; where each names its own classes, all of them."""
+    if first.classes is None or second.classes is None:
+        return Slots((first.p + second.p) / 2, None)
+    same = (first.classes[:, :, None] == second.classes[:, None, :]) & (second.p > 0)[:, None, :]
+    p = first.p + (same * second.p[:, None, :]).sum(2)
+    rest = second.p * ~(same & (first.p > 0)[:, :, None]).any(1)
+    p = np.where(first.p > 0, p, 0)
+    return Slots(np.concatenate([p, rest], 1) / 2, np.concatenate([first.classes, second.classes], 1))
+
+
+def probability(slots: Slots, labels: Codes) -> Floats:
+    """Of the label."""
+    if slots.classes is None:
+        found: Floats = slots.p[np.arange(len(labels)), labels]
+        return found
+    total: Floats = (slots.p * (slots.classes == labels[:, None])).sum(1)
+    return total
+
+
+def _highest(slots: Slots) -> Codes:
+    place: Codes = slots.p.argmax(1)
+    return place if slots.classes is None else np.take_along_axis(slots.classes, place[:, None], 1)[:, 0]
+
+
+def _sureness(slots: Slots) -> NDArray[np.float64]:
+    """Of the most likely class: its log odds."""
+    p = np.clip(slots.p.max(1).astype(np.float64), 1e-4, 1 - 1e-4)
+    odds: NDArray[np.float64] = np.log(p / (1 - p))
+    return odds

@@ -1,0 +1,81 @@
+"""Labels as they come, to whole numbers and names: what is wrong with them is said here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_CLASSES = 5_000
+SHOWN = 5  #: examples in a message
+
+
+class Labels(NamedTuple):
+    codes: NDArray[np.int64]  #: (n,) of the rows that have a label
+    classes: list[str]  #: names, in order of the codes
+    given: NDArray[np.bool_]  #: (all rows,) which rows have a label
+
+
+def read_labels(values: Sequence[Any], names: Sequence[str] | None = None, owner: str = "labels") -> Labels:
+    """Codes and names.
+
+    Args:
+        values: one for each row; None, NaN and empty text are no label.
+        names: of the classes, where ``values`` are numbers from 0.
+        owner: what the labels are called in messages.
+    """
+    plain = [_plain(value) for value in values]
+    given = np.array([value is not None for value in plain], dtype=bool)
+    known = [value for value in plain if value is not None]
+    broken = [value for value in known if isinstance(value, float)]
+    if broken:
+        raise ValueError(f"audit: {owner} must be classes, not fractions; got {_listed(broken)}")
+    if names is not None and any(not isinstance(v, int) or not 0 <= v < len(names) for v in known):
+        raise ValueError(f"audit: {owner} must be whole numbers from 0 to {len(names) - 1}")
+    distinct = sorted(set(known), key=lambda value: (isinstance(value, str), value))
+    if len(distinct) < 2:
+        raise ValueError(f"audit: {owner} must have at least two classes, got {_listed(distinct) or 'none'}")
+    if len(distinct) > min(MOST_CLASSES, len(known) / 2):
+        raise ValueError(
+            f"audit: {owner} must be classes, at most {MOST_CLASSES:,} and two rows each or more; got {len(distinct):,}"
+            f" different values in {len(known):,} rows, such as {_listed(distinct)}"
+        )
+    number = {value: code for code, value in enumerate(distinct)}
+    codes = np.array([number[value] for value in known], dtype=np.int64)
+    single = [distinct[code] for code in np.flatnonzero(np.bincount(codes) < 2)]
+    if single:
+        raise ValueError(f"audit: {owner} must have at least two rows in every class; one only in {_listed(single)}")
+    return Labels(codes, [str(value if names is None else names[int(value)]) for value in distinct], given)
+
+
+def _plain(value: Any) -> int | str | float | None:
+    """A whole number, a text, or a fraction, which no label may be; None if there is none."""
+    if value is None or value != value:  # NaN is not equal to itself
+        return None
+    if isinstance(value, str):
+        return _of_text(value)
+    if isinstance(value, (bool, np.bool_)):
+        return str(value)
+    if isinstance(value, (float, np.floating)):
+        return int(value) if float(value).is_integer() else float(value)
+    return int(value) if isinstance(value, (int, np.integer)) else str(value)
+
+
+def _of_text(value: str) -> int | str | float | None:
+    """A number that is written as text, as in CSV: only so that fractions are seen; names stay as they are."""
+    text = value.strip()
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        return value
+    return value if number.is_integer() or not math.isfinite(number) else number
+
+
+def _listed(values: Sequence[Any]) -> str:
+    texts = [repr(value) if len(str(value)) <= 40 else repr(str(value)[:40]) + "..." for value in values[:SHOWN]]
+    return ", ".join(texts) + (f" and {len(values) - SHOWN:,} more" if len(values) > SHOWN else "")

@@ -1,0 +1,235 @@
+"""One training run that judges every row by a network that has never seen it.
+
+The rows are cut into halves. Two networks share the run, each trained on a half and asked about the other: together
+they cost what one network on all rows does, and no label has been learned by heart by the network that judges it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import zlib
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..checks import check_choice, check_number
+from ..methods import build
+from ..selection import Selection
+from ..views import augment
+from .dynamics import Codes, Dynamics
+
+JUDGE_BATCH = 1_000
+RAMP = 50  #: steps in which the learning rate rises
+MEMORY = 400_000_000  #: bytes that the robust method may remember; beyond, one that remembers nothing
+AT_ONCE = 50  #: steps that are remembered together, which is faster than one by one
+MOST_REPEATS = 5  #: how often a row of a rare class is seen in an epoch, at most
+
+#: the inputs of these rows
+Fetch = Callable[[Codes], Tensor]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train."""
+
+    method: str = "auto"  #: see `adaptivek methods`; auto: ELR, or GCE where its memory would be too large
+    epochs: int = 20
+    batch_size: int = 32
+    learning_rate: float = 1e-3
+    optimizer: Literal["adam", "sgd"] = "adam"
+    weight_decay: float = 0.0
+    augment: bool = False  #: images: shifted by up to four pixels and mirrored at random
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_number("audit", "epochs", self.epochs, 1, whole=True)
+        check_number("audit", "batch_size", self.batch_size, 2, whole=True)
+        check_number("audit", "learning_rate", self.learning_rate, 0, open_low=True)
+        check_number("audit", "weight_decay", self.weight_decay, 0)
+        check_number("audit", "seed", self.seed, 0, whole=True)
+        check_choice("audit", "optimizer", self.optimizer, ("adam", "sgd"))
+        method = build("elr" if self.method == "auto" else self.method)
+        if method.privileged or method.sweeps or method.networks > 1:
+            raise ValueError(
+                f"audit: method must be one that needs no truth, no sweep and one network, got {self.method}"
+            )
+
+    def chosen(self, rows: int, classes: int) -> str:
+        """The method, by the memory that it would need."""
+        if self.method != "auto":
+            return self.method
+        return "elr" if 4 * rows * classes <= MEMORY else "gce"
+
+
+class Run:
+    """Two networks, a half of the rows each. `epoch` trains one epoch; all that is random follows from the seed."""
+
+    def __init__(
+        self, fetch: Fetch, labels: Codes, classes: int, make_model: Callable[[int], nn.Module], plan: Plan, device: str
+    ) -> None:
+        self.fetch, self.classes, self.plan, self.device = fetch, classes, plan, torch.device(device)
+        self.labels = torch.from_numpy(labels).to(self.device)
+        self.done = 0
+        self.halves = _halves(labels, plan.seed)
+        self.repeats = _repeats(labels, classes)
+        self.dynamics = Dynamics(len(labels), classes, self.device)
+        self.models = [make_model(plan.seed + number).to(self.device) for number in range(2)]
+        self.optimizers = [make_optimizer(plan, model) for model in self.models]
+        self.criteria = []
+        self.place = torch.zeros(len(labels), dtype=torch.int64, device=self.device)  # of a row in its half
+        for half in self.halves:
+            self.place[torch.from_numpy(half).to(self.device)] = torch.arange(len(half), device=self.device)
+            method = build(plan.chosen(len(labels), classes))
+            warmup = plan.epochs // 3 * len(self._batches(half, 0)) if method.wants_warmup else 0
+            self.criteria.append(
+                Selection(method, warmup=warmup, rows=len(half), classes=classes, distributed=False).to(self.device)
+            )
+
+    def epoch(self, step: Callable[[], None] = lambda: None) -> None:
+        """Train one epoch; ``step`` is called after every batch."""
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            for number, half in enumerate(self.halves):
+                torch.manual_seed(zlib.crc32(f"{self.plan.seed} {self.done} {number}".encode()))
+                self._train(number, half, step)
+                if self._judges():
+                    self._judge(self.models[number], self.halves[1 - number])
+        self.done += 1
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch, of both networks."""
+        return sum(len(self._batches(half, 0)) for half in self.halves)
+
+    def _judges(self) -> bool:
+        """Whether the other half is asked about in this epoch: every second of the later half, and the last."""
+        left = self.plan.epochs - 1 - self.done
+        return left % 2 == 0 and left <= self.plan.epochs // 2
+
+    def _batches(self, half: Codes, epoch: int) -> list[Codes]:
+        rng = np.random.default_rng([self.plan.seed, epoch])
+        rows = rng.permutation(np.repeat(half, self.repeats[half]))
+        # all of about one size: a network that normalises over the batch cannot take a single row
+        return np.array_split(rows, max(1, len(rows) // self.plan.batch_size))
+
+    def _train(self, number: int, half: Codes, step: Callable[[], None]) -> None:
+        model, criterion, optimizer = self.models[number], self.criteria[number], self.optimizers[number]
+        batches = self._batches(half, self.done)
+        criterion.start_epoch(self.done)
+        model.train()
+        seen: list[tuple[Codes, Tensor]] = []
+        for at, rows in enumerate(batches):
+            passed = self.done * len(batches) + at
+            for group in optimizer.param_groups:
+                group["lr"] = self.plan.learning_rate * rate_at(passed, self.plan.epochs * len(batches))
+            index = torch.from_numpy(rows).to(self.device)
+            labels, x = self.labels[index], self.fetch(rows).to(self.device)
+            if self.plan.augment:
+                x = augment(x, _moves(len(rows)).to(self.device))
+            output = self._output(model, x)
+            loss = criterion(output, labels, self.place[index])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            seen.append((rows, output.detach()))
+            if len(seen) == AT_ONCE or at + 1 == len(batches):
+                self._remember(seen)
+                seen = []
+            step()
+
+    def _remember(self, seen: list[tuple[Codes, Tensor]]) -> None:
+        """What was seen in some steps, a row once."""
+        rows, places = np.unique(np.concatenate([rows for rows, _ in seen]), return_index=True)
+        index, at = (torch.from_numpy(numbers).to(self.device) for numbers in (rows, places))
+        self.dynamics.trained_on(index, torch.cat([output for _, output in seen])[at], self.labels[index])
+
+    @torch.no_grad()
+    def _judge(self, model: nn.Module, rows: Codes) -> None:
+        model.eval()
+        for start in range(0, len(rows), JUDGE_BATCH):
+            part = rows[start : start + JUDGE_BATCH]
+            output = self._output(model, self.fetch(part).to(self.device))
+            self.dynamics.never_seen(torch.from_numpy(part).to(self.device), output)
+
+    def _output(self, model: nn.Module, x: Tensor) -> Tensor:
+        half = torch.autocast("cuda", torch.bfloat16) if self.device.type == "cuda" else nullcontext()
+        with half:
+            output = model(x)
+        output = output["logits"] if isinstance(output, dict) else getattr(output, "logits", output)
+        if not isinstance(output, Tensor) or output.shape != (len(x), self.classes):
+            shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            raise ValueError(f"audit: model must give logits of shape {(len(x), self.classes)}, got {shape}")
+        return output.float()
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint must agree with."""
+        return {
+            "plan": asdict(self.plan),
+            "classes": self.classes,
+            "labels": zlib.crc32(self.labels.cpu().numpy().tobytes()),
+        }
+
+    @property
+    def _parts(self) -> tuple[list[Any], ...]:
+        return self.models, self.optimizers, self.criteria
+
+    def save(self, path: Path) -> None:
+        """Write all that changes while training; there whole or not at all."""
+        parts = [[part.state_dict() for part in kind] for kind in self._parts]
+        dynamics = self.dynamics.state_dict()
+        state = {"parts": parts, "done": self.done, "dynamics": dynamics, "identity": self.identity()}
+        partial = path.with_name(path.name + ".partial")
+        torch.save(state, partial)
+        os.replace(partial, path)
+
+    def load(self, path: Path) -> None:
+        try:
+            state = torch.load(path, weights_only=True, map_location="cpu")
+            same = state["identity"] == self.identity()
+        except Exception as error:  # whatever a file that is no checkpoint makes torch raise
+            raise ValueError(f"audit: {path} must be a checkpoint to resume from: {error}") from None
+        if not same:
+            raise ValueError(f"audit: {path} is of other data or settings: give those again, or leave out --resume")
+        for kind, states in zip(self._parts, state["parts"], strict=True):
+            for part, saved in zip(kind, states, strict=True):
+                part.load_state_dict(saved)
+        self.dynamics.load_state_dict(state["dynamics"])
+        self.done = state["done"]
+
+
+def _halves(labels: Codes, seed: int) -> list[Codes]:
+    """Two halves of the rows, of every class as many."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    return [np.sort(order[0::2]), np.sort(order[1::2])]
+
+
+def _repeats(labels: Codes, classes: int) -> Codes:
+    """How often each row is seen in an epoch: once, more often in rare classes, which would not be learned at all."""
+    counts = np.bincount(labels, minlength=classes)
+    often = np.sqrt(np.median(counts[counts > 0]) / np.maximum(counts, 1)).round().clip(1, MOST_REPEATS)
+    repeated: Codes = often.astype(np.int64)[labels]
+    return repeated
+
+
+def make_optimizer(plan: Plan, model: nn.Module) -> torch.optim.Optimizer:
+    if plan.optimizer == "adam":
+        return torch.optim.AdamW(model.parameters(), plan.learning_rate, weight_decay=plan.weight_decay, fused=True)
+    return torch.optim.SGD(
+        model.parameters(), plan.learning_rate, 0.9, weight_decay=plan.weight_decay, nesterov=True, fused=True
+    )
+
+
+def rate_at(step: int, steps: int) -> float:
+    """A short rise, then half a cosine down to a hundredth."""
+    return min(1.0, (step + 1) / RAMP) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * step / steps)))
+
+
+def _moves(rows: int) -> Tensor:
+    return torch.stack([torch.randint(high, (rows,)) for high in (9, 9, 2)], 1)

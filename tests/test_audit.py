@@ -1,0 +1,261 @@
+"""The audit: its estimates against data whose noise is known, its run stopped and gone on with, every kind of data."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from datasets import ClassLabel, Features, Value
+from datasets import Dataset as HubDataset
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.metrics import roc_auc_score
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import adaptivek
+from adaptivek.auditing.dynamics import Dynamics, Predictions
+from adaptivek.auditing.estimate import Fit, Slots, fit, posterior
+from adaptivek.auditing.floor import noise_floor
+from adaptivek.auditing.judge import together
+from adaptivek.auditing.training import Plan, Run
+from adaptivek.noise import Directed, Symmetric, corrupt
+
+CPU = torch.device("cpu")
+
+
+def blobs(
+    rows: int = 300, rate: float = 0.0, classes: int = 3, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points that are easy to tell apart; their classes; labels."""
+    x, y = make_blobs(rows, 5, centers=classes, cluster_std=1.5, random_state=seed)
+    labels = corrupt(y, Symmetric(rate), classes=classes, seed=seed)[0].numpy()
+    return x.astype(np.float32), y, labels
+
+
+def drawn(ratio: float, classes: int, seed: int, rows: int = 3_000) -> tuple[np.ndarray, np.ndarray]:
+    """Sureness and agreement of a network that errs less the surer it is, on labels with this noise."""
+    rng = np.random.default_rng(seed)
+    sureness = rng.normal(2, 2, rows)
+    true_guess = rng.random(rows) < 1 / (1 + np.exp(-(0.5 + 0.9 * sureness)))
+    wrong = rng.random(rows) < ratio
+    lucky = ~true_guess & wrong & (rng.random(rows) < 1 / (classes - 1))
+    return sureness, (true_guess & ~wrong) | lucky
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.1, 0.4])
+def test_the_floor_is_the_noise_and_the_interval_holds_it(ratio):
+    found = [noise_floor(*drawn(ratio, 10, seed), 10) for seed in range(20)]
+    assert np.mean([one.ratio for one in found]) == pytest.approx(ratio, abs=0.02)
+    assert sum(one.low <= ratio <= one.high for one in found) >= 18
+    assert np.mean([one.high - one.low for one in found]) < 0.2
+
+
+def test_the_matrix_of_known_data_is_found():
+    rng = np.random.default_rng(0)
+    truth = np.array([[0.9, 0.1, 0.0], [0.0, 0.7, 0.3], [0.05, 0.05, 0.9]])
+    p = rng.dirichlet([0.2, 0.2, 0.2], 20_000)
+    true = (rng.random((20_000, 1)) > np.cumsum(p, 1)).sum(1).clip(max=2)
+    labels = (rng.random((20_000, 1)) > np.cumsum(truth[true], 1)).sum(1).clip(max=2)
+    found = fit(Slots(p, None), labels, 3, ratio=float((labels != true).mean()))
+    assert not found.even
+    assert found.power == 1.0
+    np.testing.assert_allclose(found.transition, truth, atol=0.03)
+
+
+def test_the_score_is_bayes_rule_and_few_slots_give_the_same():
+    p = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
+    transition = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.5, 0.5]])
+    labels = np.array([1, 1])
+    right, other = posterior(Slots(p, None), labels, Fit(transition, 1.0, False))
+    by_hand = [0.2 * 0.7 / (0.7 * 0.1 + 0.2 * 0.7 + 0.1 * 0.5), 0.1 * 0.7 / (0.1 * 0.1 + 0.1 * 0.7 + 0.8 * 0.5)]
+    np.testing.assert_allclose(right, by_hand, rtol=1e-5)
+    assert other.tolist() == [0, 2]
+    order = np.array([[2, 0, 1], [1, 2, 0]])
+    few = Slots(np.take_along_axis(p, order, 1), order)
+    np.testing.assert_allclose(posterior(few, labels, Fit(transition, 1.0, False)).right, by_hand, rtol=1e-5)
+    np.testing.assert_allclose(together(few, few).p.sum(1), 1)
+
+
+def test_of_many_classes_the_highest_averages_are_kept():
+    torch.manual_seed(0)
+    rows, classes, kept = torch.arange(50), 40, Predictions(50, 40, CPU)
+    usual = torch.randn(50, classes) * 3
+    mean = torch.zeros(50, classes)
+    for _ in range(6):
+        p = (usual + torch.randn(50, classes)).softmax(1)
+        kept.add(rows, p)
+        mean += p / 6
+    p, named = kept.tables()
+    assert p.shape == (50, 8)
+    best = named[np.arange(50), p.argmax(1)]
+    assert (best == mean.argmax(1).numpy()).mean() > 0.9
+    exact = np.take_along_axis(mean.numpy(), best[:, None], 1)[:, 0]
+    assert np.abs(p.max(1) - exact).mean() < 0.05
+
+
+@pytest.mark.parametrize("classes", [2, 10, 11, 1_000])
+def test_ten_million_rows_fit_in_a_gigabyte(classes):
+    dynamics = Dynamics(100, classes, CPU).bytes_per_row()
+    method = Plan().chosen(10_000_000, classes)
+    assert (method == "elr") == (classes <= 10)
+    assert dynamics + (4 * classes if method == "elr" else 0) <= 100
+
+
+@pytest.fixture(scope="module")
+def digits():
+    x, y = load_digits(return_X_y=True)
+    labels = corrupt(y, Directed(0.2), classes=10, seed=0)[0].numpy()
+    return adaptivek.audit(x.reshape(-1, 1, 8, 8).astype(np.float32), labels), y, labels
+
+
+def test_wrong_digits_are_found_counted_and_corrected(digits):
+    result, y, labels = digits
+    wrong = labels != y
+    assert roc_auc_score(wrong, -result.score) > 0.99
+    assert result.noise_ratio == pytest.approx(wrong.mean(), abs=0.03)
+    assert result.noise_ratio_low <= wrong.mean() <= result.noise_ratio_high
+    assert result.is_issue.sum() == round(result.noise_ratio * len(y))
+    assert (result.suggested_label[result.is_issue] != labels[result.is_issue]).all()
+    assert (result.suggested_label[~result.is_issue] == labels[~result.is_issue]).all()
+    assert (result.suggested_label == y).mean() > 0.95
+    assert result.warnings == []
+    # noise goes to the class after next, and the matrix shows it
+    off = result.transition * (1 - np.eye(10))
+    assert (off.argmax(1) == (np.arange(10) + 2) % 10).all()
+    np.testing.assert_allclose(result.transition.sum(1), 1)
+    np.testing.assert_allclose(result.noise_per_class, 0.2, atol=0.12)
+
+
+def test_other_tools_find_the_columns_they_know(digits):
+    frame = digits[0].to_datalab()
+    assert list(frame.columns) == ["is_label_issue", "label_score", "given_label", "predicted_label"]
+    assert frame["is_label_issue"].sum() == digits[0].summary["n_flagged"]
+    assert json.loads(json.dumps(digits[0].summary)) == digits[0].summary
+
+
+def test_clean_data_has_no_noise():
+    x, y, _ = blobs()
+    assert adaptivek.audit(x, y).noise_ratio < 0.02
+
+
+def test_a_rare_class_is_not_simply_flagged():
+    x, y, _ = blobs(2_000, classes=2)
+    keep = (y == 0) | (np.cumsum(y) <= 15)
+    result = adaptivek.audit(x[keep], y[keep], epochs=15)
+    assert result.is_issue[y[keep] == 1].mean() < 0.2
+    assert result.noise_ratio < 0.02
+
+
+def test_where_nothing_can_be_learned_it_says_so():
+    rng = np.random.default_rng(0)
+    result = adaptivek.audit(rng.standard_normal((300, 4)), rng.integers(0, 3, 300), epochs=10)
+    assert "not to be trusted" in result.warnings[0]
+
+
+def test_stopped_and_gone_on_with_it_comes_to_the_same_end(tmp_path):
+    x, _, labels = blobs(rate=0.2)
+    whole = adaptivek.audit(x, labels, epochs=6)
+
+    def stop(done: int, total: int) -> None:
+        if done > total / 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        adaptivek.audit(x, labels, epochs=6, folder=tmp_path, progress=stop)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+    with pytest.raises(ValueError, match="other data or settings"):
+        adaptivek.audit(x, labels, epochs=7, folder=tmp_path, resume=True)
+    steps: list[int] = []
+    resumed = adaptivek.audit(x, labels, epochs=6, folder=tmp_path, resume=True, progress=lambda a, b: steps.append(a))
+    assert steps[0] > 1
+    np.testing.assert_array_equal(resumed.score, whole.score)
+    assert not (tmp_path / "checkpoint.pt").exists()
+    assert (tmp_path / "report.html").exists()
+
+
+def test_all_kinds_of_data_give_the_same():
+    x, _, labels = blobs(120, rate=0.1)
+    expected = adaptivek.audit(x, labels, epochs=3)
+    names = np.array(["a", "b", "c"])[labels]
+    frame = pd.DataFrame(x, columns=list("vwxyz")).assign(label=names)
+    assert np.array_equal(
+        adaptivek.audit(torch.from_numpy(x), torch.from_numpy(labels), epochs=3).score, expected.score
+    )
+    for data, label in (
+        (frame, "label"),
+        (frame.drop(columns="label"), names),
+        (TensorDataset(torch.from_numpy(x), torch.from_numpy(labels)), None),
+        (HubDataset.from_pandas(frame), "label"),
+    ):
+        found = adaptivek.audit(data, label, epochs=3)
+        assert np.array_equal(found.label, labels)
+        assert found.classes == (["0", "1", "2"] if label is None else ["a", "b", "c"])
+        assert np.corrcoef(found.score, expected.score)[0, 1] > 0.3
+
+
+def test_names_of_classes_come_from_the_hub_and_unlabelled_rows_are_skipped():
+    features = Features({"x": Value("float32"), "label": ClassLabel(names=["cat", "dog"])})
+    data = HubDataset.from_dict({"x": list(range(20)), "label": [0] * 8 + [1] * 11 + [-1]}, features=features)
+    found = adaptivek.audit(data, "label", epochs=2)
+    assert found.classes == ["cat", "dog"]
+    assert found.skipped == [(19, "no label")]
+
+
+def test_your_own_network_is_copied_and_left_alone():
+    x, _, labels = blobs(120)
+    model = nn.Linear(5, 3)
+    before = model.weight.clone()
+    result = adaptivek.audit(x, labels, model, epochs=3, method="gce")
+    assert result.settings["network"] == "Linear"
+    assert torch.equal(model.weight, before)
+    with pytest.raises(ValueError, match=r"logits of shape \(\d+, 3\), got \(\d+, 7\)"):
+        adaptivek.audit(x, labels, nn.Linear(5, 7), epochs=3)
+
+
+def test_a_row_is_never_judged_by_the_network_that_trained_on_it():
+    labels = np.arange(40) % 2
+    asked: list[tuple[bool, set[int]]] = []
+    model = nn.Linear(1, 2)
+
+    def fetch(rows: np.ndarray) -> torch.Tensor:
+        asked.append((torch.is_grad_enabled(), set(rows.tolist())))
+        return torch.zeros(len(rows), 1)
+
+    run = Run(fetch, labels, 2, lambda seed: model, Plan(epochs=1, batch_size=8), "cpu")
+    run.epoch()
+    trained, judged = ([rows for grad, rows in asked if grad is wanted] for wanted in (True, False))
+    assert len(judged) == 2
+    assert judged[0] | judged[1] == set(range(40))
+    first = set().union(*trained[: len(trained) // 2])
+    assert first == judged[1]
+    assert not first & judged[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number of at least 1"),
+        ({"method": "oracle"}, "method must be one that needs no truth"),
+        ({"method": "best"}, "method must be one of"),
+        ({"speed": 3}, "argument must be one of"),
+        ({"resume": True}, "folder must be given"),
+        ({"labels": [0.5] * 30}, "must be classes, not fractions"),
+        ({"labels": [0] * 30}, "at least two classes"),
+        ({"labels": [0] * 29}, "one for each of the 30 rows"),
+        ({"labels": list(range(30))}, "30 different values in 30 rows"),
+        ({"labels": [0] * 15 + [1] * 14 + [2]}, "two rows in every class; one only in 2"),
+        ({"labels": np.eye(30)}, "one for each row"),
+        ({"labels": None}, "label must be given"),
+        ({"data": np.full((30, 2), np.nan)}, "finite"),
+        ({"data": np.zeros((30, 2, 2))}, "must have shape"),
+        ({"data": np.array([["a"]] * 30)}, "must be numbers"),
+        ({"data": [""] * 30}, "only empty ones"),
+    ],
+)
+def test_what_is_wrong_is_said_at_once(arguments, message):
+    arguments = {"data": np.zeros((30, 2)), "labels": [0, 1] * 15} | arguments
+    with pytest.raises(ValueError, match=message):
+        adaptivek.audit(**arguments)
