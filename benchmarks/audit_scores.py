@@ -96,7 +96,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
-    torch.set_num_threads(2)
     titles: list[str] = []
     for dataset in given.datasets:
         for rate in given.rates:

@@ -388,5 +388,7 @@ def main(args: list[str] | None = None) -> None:
         Console(stderr=True).print(f"adaptivek: {error}", style="red", highlight=False, markup=False)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        Console(stderr=True).print("adaptivek: stopped; a run goes on with the same command", style="yellow")
+        Console(stderr=True).print(
+            "adaptivek: stopped; the same command goes on, an audit with --resume", style="yellow"
+        )
         raise SystemExit(130) from None
