@@ -1,7 +1,7 @@
 """How far label memory goes beyond the published rule: the Oracle's gap, clean data, the noise ratio.
 
-    python benchmarks/beyond.py                                          # digits: about a quarter of an hour on two cores
-    python benchmarks/beyond.py --datasets mnist fashion-mnist           # on a GPU
+    python benchmarks/beyond.py                                    # digits: a quarter of an hour on two cores
+    python benchmarks/beyond.py --datasets mnist fashion-mnist     # on a GPU
 
 Last epoch, mean over the seeds, one recipe for all methods. Runs are kept, and done once. benchmarks/robustness.py
 is the other half: random settings.

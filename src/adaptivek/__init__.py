@@ -41,6 +41,7 @@ from .objective import start as start
 from .peers import Peers as Peers
 from .rows import indexed as indexed
 from .selection import Selection as Selection
+from .sparing import Sparing as Sparing
 from .types import Seen as Seen
 from .types import Selector as Selector
 from .types import Task as Task

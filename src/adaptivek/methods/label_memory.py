@@ -80,6 +80,11 @@ class LabelMemory(Selector[Remembered]):
     def believed(self, state: Remembered, seen: Seen, weights: Tensor) -> Tensor:
         return self._look(state, seen).believed
 
+    def doubted(self, state: Remembered, labels: Tensor) -> Tensor:
+        """Of all rows, given their labels (..., rows), which are not believed as things stand; bool."""
+        given = _one_hot(labels, state.predictions)
+        return ~_believed(_memory(state.predictions, given), weigh(state.mistakes)[0], given)
+
     def _look(self, state: Remembered, seen: Seen) -> Opinion:
         assert seen.logits is not None  # Selection has checked needs_logits
         return self._opinion(state, seen.logits, _labels(seen), seen.rows)
@@ -91,10 +96,10 @@ class LabelMemory(Selector[Remembered]):
             moved = beta * p  # no memory: as if the row had always been predicted like this, but for the last visit
         else:
             moved = beta * rows_of(state.predictions, rows) + (1 - beta) * p
-        memory = moved + (1 - moved.sum(-1, keepdim=True)) * given
-        odds, trust = (given @ table.transpose(-1, -2) for table in weigh(state.mistakes))  # columns of the labels
-        judged = memory * odds.sqrt()
-        believed = (judged * given).sum(-1) >= (judged * (1 - given)).amax(-1)
+        memory = _memory(moved, given)
+        table, doubt = weigh(state.mistakes)
+        odds, trust = _of_label(table, given), _of_label(doubt, given)
+        believed = _believed(memory, table, given)
         better = p.clamp(TINY) * memory.clamp(TINY) * odds
         better = better / better.sum(-1, keepdim=True)
         far = trust * torch.where(believed.unsqueeze(-1), each_run(self.soft, axes=2), 1.0)
@@ -110,6 +115,21 @@ def weigh(mistakes: Tensor) -> tuple[Tensor, Tensor]:
     odds = (share / own.unsqueeze(-2)).clamp(max=1)
     found_again = (counts * eye).sum(-2) / counts.sum(-2)
     return odds, (2 * found_again).clamp(max=1).unsqueeze(-2)
+
+
+def _memory(predictions: Tensor, given: Tensor) -> Tensor:
+    """What is remembered of rows: their predictions and, for what is left to 1, their labels (one-hot)."""
+    return predictions + (1 - predictions.sum(-1, keepdim=True)) * given
+
+
+def _believed(memory: Tensor, odds: Tensor, given: Tensor) -> Tensor:
+    judged = memory * _of_label(odds, given).sqrt()
+    return (judged * given).sum(-1) >= (judged * (1 - given)).amax(-1)
+
+
+def _of_label(table: Tensor, given: Tensor) -> Tensor:
+    """The columns of a table (..., k, classes) that belong to labels (..., B, classes, one-hot): (..., B, k)."""
+    return given @ table.transpose(-1, -2)
 
 
 def _labels(seen: Seen) -> Tensor:
