@@ -19,7 +19,7 @@ from audit_data import DATASETS, KINDS, Cell, make
 from sklearn.metrics import roc_auc_score
 
 from adaptivek.auditing.dynamics import Dynamics
-from adaptivek.auditing.estimate import Slots, fit, posterior
+from adaptivek.auditing.estimate import Slots, _fit, posterior
 from adaptivek.auditing.judge import _highest, judge, probability, together
 from adaptivek.auditing.networks import PLANS, maker, suited, taken_from
 from adaptivek.auditing.training import Run
@@ -58,7 +58,6 @@ def scores(cell: Cell, seen: Dynamics) -> dict[str, np.ndarray]:
 def ratios(cell: Cell, seen: Dynamics) -> dict[str, float]:
     other = Slots(*seen.other.tables())
     verdict = judge(seen, cell.labels, [str(k) for k in range(cell.classes)])
-    fitted = fit(other, cell.labels, cell.classes, ratio=0.0)._replace(power=1.0)
     loss = torch.from_numpy(-np.log(np.maximum(probability(other, cell.labels), 1e-6)))
     guess = _highest(other)
     return {
@@ -68,7 +67,7 @@ def ratios(cell: Cell, seen: Dynamics) -> dict[str, float]:
         "other class is likelier": float((guess != cell.labels).mean()),
         "confident counting": confident(other, cell.labels, cell.classes),
         "mixture of losses": float((mixture(loss, 10) > 0.5).double().mean()),
-        "matrix by EM": float(1 - posterior(other, cell.labels, fitted).right.mean()),
+        "matrix by EM": _fit(other, cell.labels, cell.classes, 1.0, even=False)[0],
     }
 
 
