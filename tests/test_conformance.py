@@ -35,7 +35,7 @@ KINDS = [
     "adaptive-k",
     "bare",
     "elr",
-    "label-memory:beta=0.5",
+    "label-memory:beta=0.2",
     "label-noised-trim",
     "beta-mixture",
     "gce",

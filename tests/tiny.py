@@ -123,7 +123,7 @@ class Recorder:
 
         def run(*args: object) -> torch.Tensor:
             loss = reduce(*args)
-            self.kept.append(criterion.kept.flatten().tolist())
+            self.kept.append((criterion.believed > 0).flatten().tolist())
             return loss
 
         criterion._run = run
@@ -150,7 +150,7 @@ def plain_loop(
                 with torch.autocast("cpu", half, enabled=half is not None):
                     logits = model(data.x[rows])["logits"]
                 part, weight = judge(criterion, logits, data.y[rows], rows)
-                kept.append(criterion.kept.tolist())
+                kept.append((criterion.believed > 0).tolist())
                 total, number = total + part, number + weight
             step.zero_grad()
             (total / number.clamp(min=1)).backward()

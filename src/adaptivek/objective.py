@@ -90,16 +90,18 @@ def objective(
         selecting = (tally.step >= warmup) & (number > 0)
         weights = (torch.where(_as_wide(selecting, counts), chosen, counts) * counts).to(losses.dtype)
         totals = weights.sum(-1, dtype=torch.float32)
-        believed, total = weights, totals.amax(-1) if several else totals  # an answer that only judges has none
+        total = totals.amax(-1) if several else totals  # an answer that only judges has none
+        believed, believed_total = weights, total
         if type(method).believed is not Selector.believed:
             believed = method.believed(state, seen, chosen)
             believed = (torch.where(_as_wide(selecting, counts), believed, counts) * counts).to(losses.dtype)
+            believed_total = believed.sum(-1, dtype=torch.float32)
         pace = selecting / window  # 0 stands still
         tally = Tally(
             step=tally.step + 1,
             empty=tally.empty + (total == 0),
             nonfinite=tally.nonfinite + ((losses.shape[-1] if mask is None else mask.sum(-1)) - number).long(),
-            recent_kept=tally.recent_kept.lerp(total if believed is weights else believed.sum(-1), pace),
+            recent_kept=tally.recent_kept.lerp(believed_total, pace),
             recent_seen=tally.recent_seen.lerp(number, pace),
             last_kept=total,
             last_seen=number,

@@ -32,7 +32,7 @@ from .types import Selector, Task, answers
 class _LastBatch:
     """What was decided last; apart from the module, where setting an attribute takes long."""
 
-    decided: Tensor | None = None  #: (1 or 2, ...) weights and, where the method relabels, beliefs
+    decided: Tensor | None = None  #: weights in a row and, where the method relabels, beliefs after them
     shape: torch.Size = torch.Size()
 
 
@@ -191,13 +191,13 @@ class Selection(nn.Module):
     def weights(self) -> Tensor | None:
         """How much each sample of the last batch weighed, in [0, 1], shaped like the losses."""
         decided = self._last.decided
-        return None if decided is None else decided[0].view(self._last.shape)
+        return None if decided is None else decided[: self._last.shape.numel()].view(self._last.shape)
 
     @property
     def believed(self) -> Tensor | None:
         """How far each label of the last batch was believed, in [0, 1]: the weights, unless the method relabels."""
         decided = self._last.decided
-        return None if decided is None else decided[-1].view(self._last.shape)
+        return None if decided is None else decided[-self._last.shape.numel() :].view(self._last.shape)
 
     @property
     def kept(self) -> Tensor | None:
@@ -293,11 +293,11 @@ class Selection(nn.Module):
         loss, (weights, believed, after) = objective(
             self.method, before, losses, mask, index, logits, labels, warmup=self.warmup, window=self.window
         )
-        decided = weights.unsqueeze(0) if believed is weights else torch.stack([weights, believed])
         if group is not None:
-            loss, decided = for_averaging(loss, group), decided[..., mine]
+            loss = for_averaging(loss, group)
         remember(self.method, before, after, index)
-        return loss, decided
+        decided = weights[..., mine].flatten()
+        return loss, decided if believed is weights else torch.cat([decided, believed[..., mine].flatten()])
 
     def _replay_key(self) -> Hashable:
         """What the step depends on besides its inputs."""

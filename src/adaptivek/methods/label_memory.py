@@ -27,7 +27,7 @@ class Opinion(NamedTuple):
     """What is thought of a batch."""
 
     moved: Tensor  #: (..., B, classes) entries of the table of predictions, today's included
-    found: Tensor  #: (..., B, classes) one-hot: the class that is remembered, the label counting for what is left
+    found: Tensor  #: (..., B) the class that is remembered, the label counting for what is left
     believed: Tensor  #: (..., B) bool
     target: Tensor  #: (..., B, classes) what to train on
 
@@ -70,11 +70,13 @@ class LabelMemory(Selector[Remembered]):
         return -(target * F.log_softmax(logits, -1)).sum(-1)
 
     def select(self, state: Remembered, seen: Seen) -> tuple[Tensor, Remembered]:
-        opinion = self._look(state, seen)
-        given = _one_hot(_labels(seen), opinion.found) * seen.counts.unsqueeze(-1)
-        rows = state.predictions.shape[-2]
+        opinion, labels = self._look(state, seen), _labels(seen)
+        rows, classes = state.predictions.shape[-2:]
         left = (1 - seen.number / (rows or HORIZON)).clamp(min=0)[..., None, None]
-        mistakes = left * state.mistakes + opinion.found.transpose(-1, -2) @ given
+        # counted, not a matrix product, which autocast would take in half precision
+        pairs = torch.where(seen.counts, opinion.found * classes + labels, 0)
+        mistakes = (left * state.mistakes).flatten(-2).scatter_add(-1, pairs, seen.counts.float())
+        mistakes = mistakes.view_as(state.mistakes)
         return seen.counts, Remembered(opinion.moved if rows else state.predictions, mistakes)
 
     def believed(self, state: Remembered, seen: Seen, weights: Tensor) -> Tensor:
@@ -83,7 +85,7 @@ class LabelMemory(Selector[Remembered]):
     def doubted(self, state: Remembered, labels: Tensor) -> Tensor:
         """Of all rows, given their labels (..., rows), which are not believed as things stand; bool."""
         given = _one_hot(labels, state.predictions)
-        return ~_believed(_memory(state.predictions, given), weigh(state.mistakes)[0], given)
+        return ~_believed(_memory(state.predictions, given), rows_of(weigh(state.mistakes)[0], labels), given)
 
     def _look(self, state: Remembered, seen: Seen) -> Opinion:
         assert seen.logits is not None  # Selection has checked needs_logits
@@ -97,24 +99,22 @@ class LabelMemory(Selector[Remembered]):
         else:
             moved = beta * rows_of(state.predictions, rows) + (1 - beta) * p
         memory = _memory(moved, given)
-        table, doubt = weigh(state.mistakes)
-        odds, trust = _of_label(table, given), _of_label(doubt, given)
-        believed = _believed(memory, table, given)
+        odds, trust = (rows_of(table, labels) for table in weigh(state.mistakes))
+        believed = _believed(memory, odds, given)
         better = p.clamp(TINY) * memory.clamp(TINY) * odds
         better = better / better.sum(-1, keepdim=True)
-        far = trust * torch.where(believed.unsqueeze(-1), each_run(self.soft, axes=2), 1.0)
-        return Opinion(moved, _one_hot(memory.argmax(-1), logits), believed, given + far * (better - given))
+        far = trust.unsqueeze(-1) * torch.where(believed.unsqueeze(-1), each_run(self.soft, axes=2), 1.0)
+        return Opinion(moved, memory.argmax(-1), believed, given + far * (better - given))
 
 
 def weigh(mistakes: Tensor) -> tuple[Tensor, Tensor]:
-    """From counts [found, given]: the odds [class, label], at most 1, and how far each label may be doubted."""
+    """From counts [found, given]: the odds [label, class], at most 1, and how far each label may be doubted."""
     eye = torch.eye(mistakes.shape[-1], device=mistakes.device)
     counts = mistakes + eye  # before there is anything to count, each class is given its own label
     share = (counts / counts.sum(-1, keepdim=True)).clamp(RARE)
-    own = (share * eye).sum(-1)
-    odds = (share / own.unsqueeze(-2)).clamp(max=1)
+    own = (share * eye).sum(-1, keepdim=True)
     found_again = (counts * eye).sum(-2) / counts.sum(-2)
-    return odds, (2 * found_again).clamp(max=1).unsqueeze(-2)
+    return (share.transpose(-1, -2) / own).clamp(max=1), (2 * found_again).clamp(max=1)
 
 
 def _memory(predictions: Tensor, given: Tensor) -> Tensor:
@@ -123,18 +123,13 @@ def _memory(predictions: Tensor, given: Tensor) -> Tensor:
 
 
 def _believed(memory: Tensor, odds: Tensor, given: Tensor) -> Tensor:
-    judged = memory * _of_label(odds, given).sqrt()
+    judged = memory * odds.sqrt()
     return (judged * given).sum(-1) >= (judged * (1 - given)).amax(-1)
-
-
-def _of_label(table: Tensor, given: Tensor) -> Tensor:
-    """The columns of a table (..., k, classes) that belong to labels (..., B, classes, one-hot): (..., B, k)."""
-    return given @ table.transpose(-1, -2)
 
 
 def _labels(seen: Seen) -> Tensor:
     assert seen.labels is not None  # they come with the logits
-    return seen.labels
+    return seen.labels.clamp(min=0)  # below 0: does not count
 
 
 def _one_hot(classes: Tensor, like: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ UNKNOWN = -1
 
 class Neighbours(NamedTuple):
     labels: Tensor  #: (rows,) as seen at the last visit; `UNKNOWN` before the first
-    believed: Tensor  #: (rows,) bool: in use in this epoch
+    in_use: Tensor  #: (rows,) bool: in use in this epoch
 
 
 def nearest(features: Tensor, known: Tensor, neighbours: int) -> Tensor:
@@ -72,7 +72,7 @@ class MOIT(Selector[Neighbours]):
     needs_logits: ClassVar[bool] = True
     needs_epochs: ClassVar[bool] = True
     sweeps: ClassVar[Literal["", "losses", "features"]] = "features"
-    tables: ClassVar[tuple[str, ...]] = ("labels", "believed")
+    tables: ClassVar[tuple[str, ...]] = ("labels", "in_use")
 
     def __post_init__(self) -> None:
         check_number("MOIT", "neighbours", self.neighbours, 1, whole=True)
@@ -90,9 +90,9 @@ class MOIT(Selector[Neighbours]):
         classes, size = int(state.labels.max()) + 1, swept.shape[-1]
         runs = zip(swept.view(-1, swept.shape[-2], size), state.labels.view(-1, swept.shape[-2]), strict=True)
         believed = [believe(features, labels, classes, self.neighbours) for features, labels in runs]
-        return Neighbours(state.labels, torch.stack(believed).view_as(state.believed))
+        return Neighbours(state.labels, torch.stack(believed).view_as(state.in_use))
 
     def select(self, state: Neighbours, seen: Seen) -> tuple[Tensor, Neighbours]:
         assert seen.rows is not None  # Selection has checked needs_rows
         assert seen.labels is not None  # and needs_logits
-        return rows_of(state.believed, seen.rows), Neighbours(seen.labels, state.believed)
+        return rows_of(state.in_use, seen.rows), Neighbours(seen.labels, state.in_use)
