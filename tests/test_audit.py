@@ -65,17 +65,30 @@ def test_the_matrix_of_known_data_is_found():
     np.testing.assert_allclose(found.transition, truth, atol=0.03)
 
 
+def test_a_network_that_favours_a_class_is_not_taken_for_noise():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([0.4, 0.4], 20_000)
+    true = (rng.random(20_000) > p[:, 0]).astype(np.int64)
+    labels = np.where(rng.random(20_000) < 0.2, 1 - true, true)
+    favoured = p * [4.0, 1.0]
+    found = fit(Slots(favoured / favoured.sum(1, keepdims=True), None), labels, 2, ratio=0.2)
+    assert found.even
+    assert found.fair[1] / found.fair[0] == pytest.approx(4, rel=0.2)
+    np.testing.assert_allclose(found.transition, [[0.8, 0.2], [0.2, 0.8]], atol=0.03)
+
+
 def test_the_score_is_bayes_rule_and_few_slots_give_the_same():
     p = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
     transition = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.5, 0.5]])
     labels = np.array([1, 1])
-    right, other = posterior(Slots(p, None), labels, Fit(transition, 1.0, False))
+    known = Fit(transition, 1.0, False, np.ones(3))
+    right, other = posterior(Slots(p, None), labels, known)
     by_hand = [0.2 * 0.7 / (0.7 * 0.1 + 0.2 * 0.7 + 0.1 * 0.5), 0.1 * 0.7 / (0.1 * 0.1 + 0.1 * 0.7 + 0.8 * 0.5)]
     np.testing.assert_allclose(right, by_hand, rtol=1e-5)
     assert other.tolist() == [0, 2]
     order = np.array([[2, 0, 1], [1, 2, 0]])
     few = Slots(np.take_along_axis(p, order, 1), order)
-    np.testing.assert_allclose(posterior(few, labels, Fit(transition, 1.0, False)).right, by_hand, rtol=1e-5)
+    np.testing.assert_allclose(posterior(few, labels, known).right, by_hand, rtol=1e-5)
     np.testing.assert_allclose(together(few, few).p.sum(1), 1)
 
 

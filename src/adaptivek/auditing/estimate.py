@@ -6,8 +6,9 @@ likely is found by EM. A row that is hard to tell thus says nothing about noise;
 
 How sure networks are of themselves is no probability yet. p is taken to the power under which the matrix has as much
 noise as the noise ratio says (see `floor`): too flat a p would explain all noise as doubt, too sharp a one all doubt as
-noise. Noise that is the same for all classes needs one number, the full matrix K (K - 1); the full one is taken if it
-explains the labels so much better that it pays for its numbers (Schwarz's criterion).
+noise. A network may also name some classes too often. So there are three ways to explain the labels: noise that is the
+same for all classes, one number; the same with a weight for each class by which p is made fair, K numbers; the full
+matrix, K (K - 1). That which pays best for its numbers is taken (Schwarz's criterion).
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Fit(NamedTuple):
     transition: Floats  #: (K, K) [true, given], rows add up to 1
     power: float
     even: bool  #: the noise is the same for all classes
+    fair: Floats  #: (K,) by what each class of p is multiplied
 
 
 class Posterior(NamedTuple):
@@ -56,20 +58,21 @@ def fit(slots: Slots, labels: Codes, classes: int, ratio: float, seed: int = 0) 
         some = np.random.default_rng(seed).choice(len(labels), MOST_ROWS, replace=False)
         slots, labels = slots.of(some), labels[some]
     found = []
-    for even in (True, False):
-        price = math.log(len(labels)) / 2 * (1 if even else classes * (classes - 1))
-        fits = [_fit(slots, labels, classes, power, even) for power in POWERS]
+    for even, weighed, numbers in ((True, False, 1), (True, True, classes), (False, False, classes * (classes - 1))):
+        fits = [_fit(slots, labels, classes, power, even, weighed) for power in POWERS]
         _, likelihood, fitted = min(fits, key=lambda one: abs(one[0] - ratio))
-        found.append((likelihood * len(labels) - price, fitted))
+        found.append((likelihood * len(labels) - math.log(len(labels)) / 2 * numbers, fitted))
     return max(found, key=lambda pair: pair[0])[1]
 
 
-def _fit(slots: Slots, labels: Codes, classes: int, power: float, even: bool) -> tuple[float, float, Fit]:
+def _fit(
+    slots: Slots, labels: Codes, classes: int, power: float, even: bool, weighed: bool = False
+) -> tuple[float, float, Fit]:
     """Noise, mean log likelihood and matrix under this power."""
     p, named = _to_power(slots, labels, classes, power)
-    transition, likelihood = _em(p, named, labels, _even(classes, 0.1), even)
-    right = _label_share(p * transition[named, labels[:, None]], named, labels)
-    return float(1 - right.mean()), likelihood, Fit(transition, power, even)
+    fitted, likelihood = _em(p, named, labels, Fit(_even(classes, 0.1), power, even, np.ones(classes)), weighed)
+    right = _label_share(_joint(p, named, labels, fitted), named, labels)
+    return float(1 - right.mean()), likelihood, fitted
 
 
 def posterior(slots: Slots, labels: Codes, fitted: Fit) -> Posterior:
@@ -79,7 +82,7 @@ def posterior(slots: Slots, labels: Codes, fitted: Fit) -> Posterior:
         part = slice(start, start + CHUNK)
         given = labels[part]
         p, named = _to_power(slots.of(part), given, len(fitted.transition), fitted.power)
-        joint = p * fitted.transition[named, given[:, None]]
+        joint = _joint(p, named, given, fitted)
         right[part] = _label_share(joint, named, given)
         # by the prediction where the matrix knows of no way from there to this label
         joint = np.where(named == given[:, None], -1.0, joint + 1e-9 * p)
@@ -108,24 +111,39 @@ def _to_power(slots: Slots, labels: Codes, classes: int, power: float) -> tuple[
     return p / p.sum(1, keepdims=True), named
 
 
-def _em(p: Floats, named: Codes, labels: Codes, transition: Floats, even: bool) -> tuple[Floats, float]:
-    """The matrix that makes the labels most likely, and the mean log likelihood under it."""
-    classes = len(transition)
+def _em(p: Floats, named: Codes, labels: Codes, fitted: Fit, weighed: bool) -> tuple[Fit, float]:
+    """The matrix, and the weights of the classes, that make the labels most likely; the mean log likelihood."""
+    classes = len(fitted.transition)
     pairs = (named * classes + labels[:, None]).ravel()
     before = -np.inf
     for _ in range(ROUNDS):
-        joint = p * transition[named, labels[:, None]]
+        joint = _joint(p, named, labels, fitted)
         total = joint.sum(1)
         counts: Floats = np.bincount(pairs, (joint / total[:, None]).ravel(), classes**2).astype(np.float64)
         counts = counts.reshape(classes, classes)
+        if weighed:  # how often each class is found, over how often it is named
+            named_so = np.bincount(named.ravel(), _fair(p, named, fitted).ravel(), classes)
+            fitted = fitted._replace(fair=fitted.fair * (counts.sum(1) + 1) / (named_so + 1))
         same = _even(classes, 1 - counts.trace() / counts.sum())
-        counts = same if even else counts + PULL * same
-        transition = counts / counts.sum(1, keepdims=True)
+        counts = same if fitted.even else counts + PULL * same
+        fitted = fitted._replace(transition=counts / counts.sum(1, keepdims=True))
         likelihood = float(np.log(total).mean())
         if likelihood - before < 1e-5:
             break
         before = likelihood
-    return transition, likelihood
+    return fitted, likelihood
+
+
+def _fair(p: Floats, named: Codes, fitted: Fit) -> Floats:
+    weighed = p * fitted.fair[named]
+    weighed /= weighed.sum(1, keepdims=True)
+    return weighed
+
+
+def _joint(p: Floats, named: Codes, labels: Codes, fitted: Fit) -> Floats:
+    """How likely each class and this label are together."""
+    joint: Floats = _fair(p, named, fitted) * fitted.transition[named, labels[:, None]]
+    return joint
 
 
 def _label_share(joint: Floats, named: Codes, labels: Codes) -> Floats:
