@@ -38,15 +38,6 @@ SET = "(() => {{ const it = document.getElementById('{}'); it.{} = {!r}; it.disp
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    executable = find()
-    assert executable is not None
-    browser = Browser(executable, tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
-
-
-@pytest.fixture(scope="module")
 def path(tmp_path_factory):
     given, suggested, scores, texts = (list(column) for column in zip(*ROWS, strict=True))
     path = tmp_path_factory.mktemp("audit") / "report.html"

@@ -11,7 +11,7 @@ from PIL import Image
 from adaptivek.report.page import write
 from adaptivek.report.tables import rows
 
-from .browser import Browser, find
+from .browser import find
 from .made_results import METHODS, grid
 
 pytestmark = pytest.mark.skipif(find() is None, reason="no browser found")
@@ -49,15 +49,6 @@ def results():
 @pytest.fixture(scope="module")
 def path(results, tmp_path_factory):
     return write(results, tmp_path_factory.mktemp("report"))
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    executable = find()
-    assert executable is not None
-    browser = Browser(executable, tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 def test_a_page_that_fails_is_noticed(browser, tmp_path):

@@ -5,22 +5,17 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from . import __version__
 
 try:
     import tyro
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
     from rich.table import Table
+
+    from .auditing.command import audit
+    from .terminal import out, progress_bar
 except ImportError:
     sys.exit("the adaptivek command needs more than the library: pip install 'adaptivek[cli]'")
 
@@ -38,16 +33,6 @@ no second model. The share it leaves out tells how noisy the data is.
   adaptivek report runs/bench                                 tables and figures of many runs, on one page
   adaptivek theory --out theory                               which method has the smaller error, and why
 """
-
-out = Console()
-COLUMNS = (
-    TextColumn("{task.description}"),
-    BarColumn(),
-    TaskProgressColumn(),
-    TimeElapsedColumn(),
-    TimeRemainingColumn(),
-    TextColumn("{task.fields[status]}"),
-)
 
 
 class Overrides(TypedDict, total=False):
@@ -122,7 +107,7 @@ def train(
     recipe = dataclasses.replace(RECIPES.get(dataset, Recipe()), **overrides)
     spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe)
     record = None
-    with Progress(*COLUMNS, console=out) as progress:
+    with progress_bar() as progress:
         task = progress.add_task("epochs", total=recipe.epochs, status="")
         for record in run(spec, folder, device=device, root=data_root):
             phase = "selecting" if record.selecting else "warming up"
@@ -192,7 +177,7 @@ def bench(
     )
     specs = grid.specs(**overrides)
     done = failed = 0
-    with Progress(*COLUMNS, console=out) as progress:
+    with progress_bar() as progress:
         # the bar counts epochs of single runs, so that it moves while a stack of many is trained
         bar = progress.add_task("runs", total=sum(spec.recipe.epochs for spec in specs), status=f"0 of {len(specs)}")
         settings = Settings(device, data_root, workers, lambda epochs: progress.advance(bar, epochs))
@@ -201,77 +186,6 @@ def bench(
             status = f"{done} of {len(specs)}" + (f", {failed} failed" if failed else "")
             progress.update(bar, status=status)
     _report(folder, folder)
-
-
-def audit(
-    source: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")] = None,
-    /,
-    folder: Annotated[Path, tyro.conf.arg(name="out", metavar="DIR")] = Path("audit"),
-    label: str | None = None,
-    text: str | None = None,
-    features: Path | None = None,
-    labels: Path | None = None,
-    method: str = "auto",
-    epochs: int | None = None,
-    batch_size: int | None = None,
-    learning_rate: float | None = None,
-    seed: int = 0,
-    device: str = "auto",
-    resume: bool = False,
-) -> None:
-    """Find wrong labels in your data: how many, which rows, and what they should be.
-
-    Trains once, and judges every row by a network that has not seen it. DIR gets summary.json (the noise ratio with its
-    interval), issues.csv (every row with its score), clean.csv or clean.parquet (the data without the flagged rows) and
-    report.html. After Ctrl-C, the same command with --resume goes on.
-
-    Args:
-        source: a .csv, .tsv or .parquet file, a folder with a folder of images for each class, or hub:owner/name
-        folder: folder for the results
-        label: the column that holds the labels
-        text: the column that holds the texts; found if there is one
-        features: a .npy file of numbers (rows, columns), in place of SOURCE; needs --labels
-        labels: a .npy file with a label for each row, or a text file with one a line
-        method: how to train in spite of wrong labels: see `adaptivek methods`
-        epochs: how long to train
-        batch_size: rows in a step
-        learning_rate: highest learning rate
-        seed: decides all that is random
-        device: where to train: auto, cpu, cuda
-        resume: go on from where a run in DIR was stopped
-    """
-    from .auditing.audit import CHECKPOINT
-    from .auditing.audit import audit as carry_out
-    from .auditing.sources import read_array
-    from .auditing.terminal import show
-
-    if (source is None) == (features is None):
-        raise ValueError("audit: give either SOURCE or --features with --labels")
-    if features is not None and labels is None:
-        raise ValueError("audit: --labels must be given with --features")
-    if (folder / "summary.json").exists() and not (folder / CHECKPOINT).exists():
-        raise FileExistsError(f"audit: {folder} holds an audit already: give another folder with --out")
-    plan: dict[str, Any] = {
-        "method": method,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "seed": seed,
-    }
-    with Progress(*COLUMNS, console=out) as progress:
-        bar = progress.add_task("training", total=None, status="reading")
-        result = carry_out(
-            str(source if features is None else features),
-            label if labels is None else read_array(labels),
-            text=text,
-            folder=folder,
-            resume=resume,
-            device=device,
-            progress=lambda done, total: progress.update(bar, completed=done, total=total, status=""),
-            **{name: value for name, value in plan.items() if value is not None},
-        )
-    show(out, result)
-    out.print(f"written to {folder}", highlight=False, markup=False, soft_wrap=True)
 
 
 def methods() -> None:

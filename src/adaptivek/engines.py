@@ -24,10 +24,10 @@ from .checks import check_choice, check_number
 from .data import Split, load
 from .jobs import prepare
 from .models import make_model, stackable
-from .parts import ages
+from .parts import ages, shape
 from .recipes import RunSpec
 from .records import EpochRecord
-from .stacked import Stack, shape
+from .stacked import Stack
 from .store import Result
 from .train import Session, find_device
 

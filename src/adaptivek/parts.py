@@ -9,11 +9,37 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .data import Split
 from .jobs import Job
 from .methods import parameters
+from .models import stackable
 from .objective import Memory, start
-from .recipes import RunSpec
+from .recipes import Recipe, RunSpec
 from .types import Selector, Task
+
+
+def shape(data: Split) -> tuple[object, ...]:
+    """What the data of runs must have in common to be stacked; they must also have one recipe."""
+    return data.x.shape, data.classes, data.inputs
+
+
+def check_alike(jobs: list[Job]) -> Recipe:
+    """The recipe of runs that can be one stack; raises what keeps them from it."""
+    if not jobs:
+        raise ValueError("Stack: jobs must be at least one, got none")
+    recipe = jobs[0].spec.recipe
+    if len({(job.spec.recipe, shape(job.data)) for job in jobs}) > 1:
+        raise ValueError("Stack: jobs must have one recipe and one shape of data, got several")
+    if any(job.spec.reforward for job in jobs):
+        raise ValueError("Stack: reforward must be False (how many are kept is not known beforehand), got True")
+    if len(jobs) > 1 and not stackable(recipe.network):
+        raise ValueError(f"Stack: jobs must be one at a time for {recipe.network}, got {len(jobs)}")
+    methods = [job.spec.make_method() for job in jobs]
+    if len({ages(job.spec) for job in jobs}) > 1:
+        raise ValueError("Stack: jobs must begin anew in the same epochs, got several ways")
+    if not stackable(recipe.network) and methods[0].networks > 1:
+        raise ValueError(f"Stack: method must have one network for {recipe.network}, got {methods[0].name}")
+    return recipe
 
 
 class Part(NamedTuple):

@@ -10,14 +10,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from .data import Split
+from .files import whole, write_whole
 from .recipes import RunSpec
 from .records import EpochRecord, read_lines
 from .train import Session
@@ -47,23 +46,23 @@ def run(
         return
     session = Session(spec, data, device, root)  # raises what is wrong with the request before anything is written
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "config.json", json.dumps(spec.to_dict(), indent=2) + "\n")
+    write_whole(folder / "config.json", json.dumps(spec.to_dict(), indent=2) + "\n")
     session.manifest.save(folder / "noise.json")
     if checkpoint.exists():
         session.load_state_dict(torch.load(checkpoint, weights_only=True, map_location="cpu"))
     # a record may have been written after the last checkpoint: that epoch is run again
     done = read_lines(records)[: session.epoch] if records.exists() else []
-    _write(records, "".join(_line(record) for record in done))
+    write_whole(records, "".join(_line(record) for record in done))
     yield from done
     with records.open("a") as lines:
         for record in session:
             lines.write(_line(record))
             lines.flush()
-            _save(session.state_dict(), checkpoint)
+            with whole(checkpoint) as partial:
+                torch.save(session.state_dict(), partial)
             yield record
-    partial = folder / "model.partial"
-    save_file({name: value.contiguous() for name, value in session.final_weights().items()}, partial)
-    os.replace(partial, weights)
+    with whole(weights) as partial:
+        save_file({name: value.contiguous() for name, value in session.final_weights().items()}, partial)
     checkpoint.unlink(missing_ok=True)
 
 
@@ -85,15 +84,3 @@ def _identity(config: Path) -> str:
 
 def _line(record: EpochRecord) -> str:
     return json.dumps(record.to_json()) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
-    os.replace(partial, path)
-
-
-def _save(state: dict[str, Any], path: Path) -> None:
-    partial = path.with_name(path.name + ".partial")
-    torch.save(state, partial)
-    os.replace(partial, path)

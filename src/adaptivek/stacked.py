@@ -18,13 +18,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from .averaging import Average
-from .data import Split
 from .dropout import dropout_layers, set_keys
 from .jobs import Job, draws, fresh_networks
 from .models import Conv2d, make_model, stackable, without_head
 from .objective import begin_epoch, cross_entropy, objective, own_losses, remember
-from .parts import Part, ages, in_parts, rule
-from .recipes import Recipe
+from .parts import Part, check_alike, in_parts, rule
 from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
 from .train import autocast, find_device, make_optimizer, recorded
 from .types import Selector
@@ -32,11 +30,6 @@ from .views import augment, distort
 
 EAGER_STEPS = 3  # before a graph is recorded, for what libraries set up on first use
 TEST_ROWS = 2_000  # at a time
-
-
-def shape(data: Split) -> tuple[object, ...]:
-    """What the data of runs must have in common to be stacked; they must also have one recipe."""
-    return data.x.shape, data.classes, data.inputs
 
 
 class Stack:
@@ -52,7 +45,7 @@ class Stack:
 
     def __init__(self, jobs: list[Job], device: str | torch.device = "auto", cuda_graph: bool = True) -> None:
         self.device = find_device(device)
-        self.recipe = _check(jobs)
+        self.recipe = check_alike(jobs)
         self.epoch, self.details = 0, [list[Detail]() for _ in jobs]
         self._reached = [Reached()] * len(jobs)
         # runs of one rule side by side; `jobs` is in this order, `_places` leads back to the caller's
@@ -336,24 +329,6 @@ class Stack:
     def _fill(self, name: str, value: Tensor) -> Tensor:
         held: Tensor | None = getattr(self, name, None)
         return value.to(self.device) if held is None else held.copy_(value)
-
-
-def _check(jobs: list[Job]) -> Recipe:
-    if not jobs:
-        raise ValueError("Stack: jobs must be at least one, got none")
-    recipe = jobs[0].spec.recipe
-    if len({(job.spec.recipe, shape(job.data)) for job in jobs}) > 1:
-        raise ValueError("Stack: jobs must have one recipe and one shape of data, got several")
-    if any(job.spec.reforward for job in jobs):
-        raise ValueError("Stack: reforward must be False (how many are kept is not known beforehand), got True")
-    if len(jobs) > 1 and not stackable(recipe.network):
-        raise ValueError(f"Stack: jobs must be one at a time for {recipe.network}, got {len(jobs)}")
-    methods = [job.spec.make_method() for job in jobs]
-    if len({ages(job.spec) for job in jobs}) > 1:
-        raise ValueError("Stack: jobs must begin anew in the same epochs, got several ways")
-    if not stackable(recipe.network) and methods[0].networks > 1:
-        raise ValueError(f"Stack: method must have one network for {recipe.network}, got {methods[0].name}")
-    return recipe
 
 
 @functools.lru_cache(maxsize=1)

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from .. import __version__
+from ..files import write_whole
 from ..report import drawing as draw
-from ..report.render import Markup, render, write_whole
+from ..report.render import Markup, render
 from ..report.text import plain
 from .embed import Shown as Shown
 from .embed import embed

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files import harmless, write_whole
+
 if TYPE_CHECKING:
     import pandas as pd
 
     from .given import Given
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  #: what a spreadsheet may take for the start of one
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +83,8 @@ class AuditResult:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         summary = json.dumps(self.summary, indent=2, ensure_ascii=False) + "\n"
-        _whole(folder / "summary.json", [summary])
-        names = [_harmless(name) for name in self.classes]
+        write_whole(folder / "summary.json", summary)
+        names = [harmless(name) for name in self.classes]
         columns = (self.row, self.label, self.suggested_label, self.score, self.is_issue)
         lines = zip(*(column.tolist() for column in columns), strict=True)
         with (folder / "issues.csv").open("w", newline="", encoding="utf-8") as file:
@@ -103,18 +101,3 @@ class AuditResult:
             write_page(folder / "report.html", self, shown, title)
             written.append(folder / "report.html")
         return written
-
-
-def _harmless(name: str) -> str:
-    """A cell that no spreadsheet takes for a formula: with an apostrophe before it, unless it is a plain number."""
-    try:
-        float(name)
-    except ValueError:
-        return f"'{name}" if name.startswith(FORMULA) else name
-    return name
-
-
-def _whole(path: Path, parts: Iterable[str]) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text("".join(parts), encoding="utf-8")
-    os.replace(partial, path)

@@ -7,7 +7,6 @@ they cost what one network on all rows does, and no label has been learned by he
 from __future__ import annotations
 
 import math
-import os
 import zlib
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checks import check_choice, check_number
+from ..files import whole
 from ..methods import build
 from ..selection import Selection
 from ..views import augment
@@ -184,9 +184,8 @@ class Run:
         parts = [[part.state_dict() for part in kind] for kind in self._parts]
         dynamics = self.dynamics.state_dict()
         state = {"parts": parts, "done": self.done, "dynamics": dynamics, "identity": self.identity()}
-        partial = path.with_name(path.name + ".partial")
-        torch.save(state, partial)
-        os.replace(partial, path)
+        with whole(path) as partial:
+            torch.save(state, partial)
 
     def load(self, path: Path) -> None:
         try:

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..checks import check_number
 from ..types import Seen, Selector, Task, each_run, rows_of
 from .elr import prediction_table
+from .own_loss import at_class
 
 TINY = 1e-6  # probabilities are at least this before they are multiplied
 RARE = 1e-3  # how often, at least, any class is taken to be labelled as any other
@@ -84,7 +85,7 @@ class LabelMemory(Selector[Remembered]):
 
     def doubted(self, state: Remembered, labels: Tensor) -> Tensor:
         """Of all rows, given their labels (..., rows), which are not believed as things stand; bool."""
-        given = _one_hot(labels, state.predictions)
+        given = at_class(labels, state.predictions).float()
         return ~_believed(_memory(state.predictions, given), rows_of(weigh(state.mistakes)[0], labels), given)
 
     def _look(self, state: Remembered, seen: Seen) -> Opinion:
@@ -92,7 +93,7 @@ class LabelMemory(Selector[Remembered]):
         return self._opinion(state, seen.logits, _labels(seen), seen.rows)
 
     def _opinion(self, state: Remembered, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Opinion:
-        p, given = logits.softmax(-1), _one_hot(labels, logits)
+        p, given = logits.softmax(-1), at_class(labels, logits).float()
         beta = each_run(self.beta, axes=2)
         if rows is None or not state.predictions.shape[-2]:
             moved = beta * p  # no memory: as if the row had always been predicted like this, but for the last visit
@@ -130,7 +131,3 @@ def _believed(memory: Tensor, odds: Tensor, given: Tensor) -> Tensor:
 def _labels(seen: Seen) -> Tensor:
     assert seen.labels is not None  # they come with the logits
     return seen.labels.clamp(min=0)  # below 0: does not count
-
-
-def _one_hot(classes: Tensor, like: Tensor) -> Tensor:
-    return (classes.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).float()

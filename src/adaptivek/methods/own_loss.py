@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -25,6 +26,11 @@ class OwnLoss(Selector[Stateless]):
 
     def select(self, state: Stateless, seen: Seen) -> tuple[Tensor, Stateless]:
         return seen.counts, state
+
+
+def at_class(classes: Tensor, like: Tensor) -> Tensor:
+    """True at the class of each sample, (..., B, classes), for as many classes as ``like`` has."""
+    return classes.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)
 
 
 def log_prob(logits: Tensor, labels: Tensor) -> Tensor:

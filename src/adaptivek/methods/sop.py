@@ -11,6 +11,7 @@ from torch import Tensor
 from ..checks import check_number
 from ..types import Seen, Selector, Task, each_run, rows_of
 from .elr import prediction_table
+from .own_loss import at_class
 
 START = 1e-8  # of u and v: so small that only what is pulled for many epochs grows
 EDGE = 1e-4  # no probability is below, as in the authors' code
@@ -66,19 +67,14 @@ class SOP(Selector[Excuses]):
         explained = _explained(seen.logits, labels, u, v)
         label = explained.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
         slope_u = 2 * u * (1 / explained.sum(-1) - 1 / label)
-        predicted = _at(seen.logits.argmax(-1), seen.logits)
+        predicted = at_class(seen.logits.argmax(-1), seen.logits)
         slope_v = -4 * v * (predicted.to(v.dtype) - v.square())
         moved_u = (u - each_run(self.rate_u) * slope_u).clamp(0, 1)
         moved_v = (v - each_run(self.rate_v, axes=2) * slope_v).clamp(0, 1)
-        return seen.counts, Excuses(moved_u, v.where(_at(labels, v), moved_v))
+        return seen.counts, Excuses(moved_u, v.where(at_class(labels, v), moved_v))
 
 
 def _explained(logits: Tensor, labels: Tensor, u: Tensor, v: Tensor) -> Tensor:
     """What the label is compared with, (..., B, classes), but for adding up to 1."""
-    shift = torch.where(_at(labels, v), u.square().unsqueeze(-1), -v.square())
+    shift = torch.where(at_class(labels, v), u.square().unsqueeze(-1), -v.square())
     return (logits.softmax(-1) + shift.to(logits.dtype)).clamp(min=EDGE)
-
-
-def _at(classes: Tensor, like: Tensor) -> Tensor:
-    """True at the class of each sample, (..., B, classes)."""
-    return classes.unsqueeze(-1) == torch.arange(like.shape[-1], device=classes.device)

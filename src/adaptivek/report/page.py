@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import __version__
+from ..files import write_whole
 from ..recipes import Recipe
 from ..store import Result, Store
 from . import closeups, figures
 from .drawing import Picture
-from .render import render, write_whole
+from .render import render
 from .tables import (
     ADAPTIVE_K,
     MKL,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from pathlib import Path
 
 try:
@@ -30,11 +29,3 @@ def render(template: Path, script: str, style: str, **values: object) -> str:
         style=Markup(style),
         **values,
     )
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    # half of a surrogate pair, which text read from a file can hold, is no UTF-8
-    partial.write_bytes(text.encode("utf-8", "replace"))
-    os.replace(partial, path)

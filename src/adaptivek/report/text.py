@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 
+from ..files import harmless
 from ..methods import METHODS, needs, passes
 from .tables import (
     PAPER_SETTINGS,
@@ -214,8 +215,7 @@ def _md(text: str) -> str:
 
 def _csv(text: str) -> str:
     """Text that no spreadsheet takes for a formula."""
-    text = plain(text)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return harmless(plain(text))
 
 
 def _number(value: float | None) -> str:

@@ -1,0 +1,33 @@
+"""Files that are there whole or not at all, and cells that no spreadsheet runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  #: what a spreadsheet may take for the start of one
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Where to write instead; what has been written there then takes the place of the file at once."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # several processes may write one file
+    yield partial
+    os.replace(partial, path)
+
+
+def write_whole(path: Path, text: str) -> None:
+    with whole(path) as partial:
+        # half of a surrogate pair, which text read from a file can hold, is no UTF-8
+        partial.write_bytes(text.encode("utf-8", "replace"))
+
+
+def harmless(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula: with an apostrophe before it, unless it is a plain number."""
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(FORMULA) else text
+    return text

@@ -1,0 +1,21 @@
+"""The terminal that all commands write to, and what long work looks like in it."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+out = Console()
+
+
+def progress_bar() -> Progress:
+    """Each task has a description and, for what is going on, a status."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[status]}"),
+        console=out,
+    )
