@@ -14,8 +14,12 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  #: what a spreadsheet may take for t
 def whole(path: Path) -> Iterator[Path]:
     """Where to write instead; what has been written there then takes the place of the file at once."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # several processes may write one file
-    yield partial
-    os.replace(partial, path)
+    try:
+        yield partial
+        os.replace(partial, path)
+    except BaseException:  # Ctrl-C too
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def write_whole(path: Path, text: str) -> None:
