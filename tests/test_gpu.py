@@ -141,7 +141,10 @@ def test_captured_in_a_cuda_graph(text):
     criterion.load_state_dict(state[1])
 
     partial = 0
-    for new in batches(20):
+    for number, new in enumerate(batches(20)):
+        if number % 5 == 0 and eager.method.needs_epochs:  # for those that leave nothing out at first
+            for each in (criterion, eager):
+                each.start_epoch(number, swept(each.method, ROWS))
         for target, value in zip((x, y, index), new, strict=True):
             target.copy_(value)
         graph.replay()

@@ -31,8 +31,8 @@ from .stacked import Stack
 from .store import Result
 from .train import Session, find_device
 
-#: runs in a stack: more gain nothing on a GPU, and fall out of a processor's cache
-LARGEST_STACK = {"cuda": 128, "cpu": 16}
+#: runs in a stack: more gain little on a GPU, and fall out of a processor's cache
+LARGEST_STACK = {"cuda": 256, "cpu": 16}
 #: a forward pass of fewer floating-point operations takes less time than starting its operations
 LAUNCH_BOUND = 5_000_000
 
