@@ -69,7 +69,7 @@ def out_of_fold(cell: Cell, seed: int, device: str) -> tuple[np.ndarray, float]:
     for number, (train, held) in enumerate(folds):
         torch.manual_seed(seed * FOLDS + number)
         model = make_model(seed * FOLDS + number).to(device)
-        optimizer = make_optimizer(plan, model)
+        optimizer = make_optimizer(plan, model.parameters())
         steps, rng = max(1, len(train) // plan.batch_size), np.random.default_rng([seed, number])
         for epoch in range(plan.epochs):
             model.train()
