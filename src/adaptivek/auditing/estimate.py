@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 Codes = NDArray[np.int64]
 
-POWERS = (0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.25, 1.6, 2.0, 2.6, 3.3)
+POWERS = (0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.25, 1.6, 2.0, 2.6, 3.3, 4.5, 6.0, 8.0, 11.0, 15.0)
 FLOOR = 1e-4  #: no class is less likely than this: a network may be wrong
 ROUNDS = 60  #: of EM, at most
 PULL = 10.0  #: rows' worth by which a class is pulled towards noise that is the same for all classes
