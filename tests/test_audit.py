@@ -36,13 +36,18 @@ def blobs(
     return x.astype(np.float32), y, labels
 
 
-def drawn(ratio: float, classes: int, seed: int, rows: int = 3_000) -> tuple[np.ndarray, np.ndarray]:
-    """Sureness and agreement of a network that errs less the surer it is, on labels with this noise."""
+def drawn(
+    ratio: float, classes: int, seed: int, rows: int = 3_000, follows: float | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sureness and agreement of a network that errs less the surer it is, on labels with this noise.
+
+    ``follows`` is how often it errs the way that the noise goes: by chance, unless told.
+    """
     rng = np.random.default_rng(seed)
     sureness = rng.normal(2, 2, rows)
     true_guess = rng.random(rows) < 1 / (1 + np.exp(-(0.5 + 0.9 * sureness)))
     wrong = rng.random(rows) < ratio
-    lucky = ~true_guess & wrong & (rng.random(rows) < 1 / (classes - 1))
+    lucky = ~true_guess & wrong & (rng.random(rows) < (1 / (classes - 1) if follows is None else follows))
     return sureness, (true_guess & ~wrong) | lucky
 
 
@@ -54,15 +59,24 @@ def test_the_floor_is_the_noise_and_the_interval_holds_it(ratio):
     assert np.mean([one.high - one.low for one in found]) < 0.2
 
 
-def test_the_matrix_of_known_data_is_found():
+def test_errors_that_follow_the_noise_are_not_taken_for_less_noise():
+    found = [noise_floor(*drawn(0.4, 10, seed, 10_000, follows=0.7), 10) for seed in range(10)]
+    assert np.mean([one.ratio for one in found]) == pytest.approx(0.4, abs=0.01)
+    assert all(one.low <= 0.4 <= one.high for one in found)
+
+
+@pytest.mark.parametrize("sharpness", [1.0, 8.0])
+def test_the_matrix_of_known_data_is_found_however_unsure_the_network_is(sharpness):
     rng = np.random.default_rng(0)
     truth = np.array([[0.9, 0.1, 0.0], [0.0, 0.7, 0.3], [0.05, 0.05, 0.9]])
     p = rng.dirichlet([0.2, 0.2, 0.2], 20_000)
     true = (rng.random((20_000, 1)) > np.cumsum(p, 1)).sum(1).clip(max=2)
     labels = (rng.random((20_000, 1)) > np.cumsum(truth[true], 1)).sum(1).clip(max=2)
-    found = fit(Slots(p, None), labels, 3, ratio=float((labels != true).mean()))
+    unsure = p ** (1 / sharpness)
+    unsure /= unsure.sum(1, keepdims=True)
+    found = fit(Slots(unsure, None), labels, 3, ratio=float((labels != true).mean()))
     assert not found.even
-    assert found.power == 1.0
+    assert found.power == sharpness
     np.testing.assert_allclose(found.transition, truth, atol=0.03)
 
 
@@ -288,10 +302,8 @@ def test_two_networks_in_a_step_learn_what_each_would_alone():
 
 def test_the_gradient_written_out_is_that_of_elr():
     torch.manual_seed(0)
-    rule, same = (
-        criterion("elr:strength=2,beta=0.6", 30, 4, 100),
-        adaptivek.Selection("elr:strength=2,beta=0.6", rows=30, classes=4),
-    )
+    name = "elr:strength=2,beta=0.6"
+    rule, same = criterion(name, 30, 4, 100), adaptivek.Selection(name, rows=30, classes=4)
     for _ in range(4):
         rows, labels = torch.randperm(30)[:12], torch.randint(4, (12,))
         logits = (torch.randn(12, 4) * 6).requires_grad_()  # some so sure that ELR holds them back no more

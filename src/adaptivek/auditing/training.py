@@ -98,9 +98,9 @@ class Run:
         self.done += 1
 
     def _judges(self) -> bool:
-        """Whether the other half is asked about in this epoch: every second of the later half, and the last."""
+        """Whether the other half is asked about in this epoch: every third of the later half, and the last."""
         left = self.plan.epochs - 1 - self.done
-        return left % 2 == 0 and left <= self.plan.epochs // 2
+        return left % 3 == 0 and left <= self.plan.epochs // 2
 
     def _batches(self) -> Iterator[tuple[Codes, int]]:
         """The rows of each step, those of the first half first, and how many these are."""
