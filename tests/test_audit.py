@@ -16,11 +16,12 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import adaptivek
+from adaptivek.auditing.criterion import criterion
 from adaptivek.auditing.dynamics import Dynamics, Predictions
 from adaptivek.auditing.estimate import Fit, Slots, fit, posterior
 from adaptivek.auditing.floor import noise_floor
 from adaptivek.auditing.judge import together
-from adaptivek.auditing.training import Plan, Run
+from adaptivek.auditing.training import Plan, Run, rate_at
 from adaptivek.noise import Directed, Symmetric, corrupt
 
 CPU = torch.device("cpu")
@@ -35,13 +36,18 @@ def blobs(
     return x.astype(np.float32), y, labels
 
 
-def drawn(ratio: float, classes: int, seed: int, rows: int = 3_000) -> tuple[np.ndarray, np.ndarray]:
-    """Sureness and agreement of a network that errs less the surer it is, on labels with this noise."""
+def drawn(
+    ratio: float, classes: int, seed: int, rows: int = 3_000, follows: float | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sureness and agreement of a network that errs less the surer it is, on labels with this noise.
+
+    ``follows`` is how often it errs the way that the noise goes: by chance, unless told.
+    """
     rng = np.random.default_rng(seed)
     sureness = rng.normal(2, 2, rows)
     true_guess = rng.random(rows) < 1 / (1 + np.exp(-(0.5 + 0.9 * sureness)))
     wrong = rng.random(rows) < ratio
-    lucky = ~true_guess & wrong & (rng.random(rows) < 1 / (classes - 1))
+    lucky = ~true_guess & wrong & (rng.random(rows) < (1 / (classes - 1) if follows is None else follows))
     return sureness, (true_guess & ~wrong) | lucky
 
 
@@ -53,15 +59,24 @@ def test_the_floor_is_the_noise_and_the_interval_holds_it(ratio):
     assert np.mean([one.high - one.low for one in found]) < 0.2
 
 
-def test_the_matrix_of_known_data_is_found():
+def test_errors_that_follow_the_noise_are_not_taken_for_less_noise():
+    found = [noise_floor(*drawn(0.4, 10, seed, 10_000, follows=0.7), 10) for seed in range(10)]
+    assert np.mean([one.ratio for one in found]) == pytest.approx(0.4, abs=0.01)
+    assert all(one.low <= 0.4 <= one.high for one in found)
+
+
+@pytest.mark.parametrize("sharpness", [1.0, 8.0])
+def test_the_matrix_of_known_data_is_found_however_unsure_the_network_is(sharpness):
     rng = np.random.default_rng(0)
     truth = np.array([[0.9, 0.1, 0.0], [0.0, 0.7, 0.3], [0.05, 0.05, 0.9]])
     p = rng.dirichlet([0.2, 0.2, 0.2], 20_000)
     true = (rng.random((20_000, 1)) > np.cumsum(p, 1)).sum(1).clip(max=2)
     labels = (rng.random((20_000, 1)) > np.cumsum(truth[true], 1)).sum(1).clip(max=2)
-    found = fit(Slots(p, None), labels, 3, ratio=float((labels != true).mean()))
+    unsure = p ** (1 / sharpness)
+    unsure /= unsure.sum(1, keepdims=True)
+    found = fit(Slots(unsure, None), labels, 3, ratio=float((labels != true).mean()))
     assert not found.even
-    assert found.power == 1.0
+    assert found.power == sharpness
     np.testing.assert_allclose(found.transition, truth, atol=0.03)
 
 
@@ -228,23 +243,81 @@ def test_your_own_network_is_copied_and_left_alone():
         adaptivek.audit(x, labels, nn.Linear(5, 7), epochs=3)
 
 
+class Spy(nn.Module):
+    """Remembers the rows it was given, as inputs, in training and in judging."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.rows = nn.Linear(1, 2), {True: set[float](), False: set[float]()}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.rows[self.training] |= set(x.flatten().tolist())
+        return self.linear(x)
+
+
 def test_a_row_is_never_judged_by_the_network_that_trained_on_it():
-    labels = np.arange(40) % 2
-    asked: list[tuple[bool, set[int]]] = []
-    model = nn.Linear(1, 2)
-
-    def fetch(rows: np.ndarray) -> torch.Tensor:
-        asked.append((torch.is_grad_enabled(), set(rows.tolist())))
-        return torch.zeros(len(rows), 1)
-
-    run = Run(fetch, labels, 2, lambda seed: model, Plan(epochs=1, batch_size=8), "cpu")
+    labels = np.arange(41) % 2
+    run = Run(
+        lambda rows: torch.from_numpy(rows[:, None]).float(),
+        labels,
+        2,
+        lambda _: Spy(),
+        Plan(epochs=1, batch_size=8),
+        "cpu",
+    )
     run.epoch()
-    trained, judged = ([rows for grad, rows in asked if grad is wanted] for wanted in (True, False))
-    assert len(judged) == 2
-    assert judged[0] | judged[1] == set(range(40))
-    first = set().union(*trained[: len(trained) // 2])
-    assert first == judged[1]
-    assert not first & judged[0]
+    first, second = (model.rows for model in run.models)
+    assert first[True] | second[True] == set(range(41))
+    assert not first[True] & second[True]
+    assert first[False] == second[True]
+    assert second[False] == first[True]
+    assert abs(len(first[True]) - len(second[True])) <= 1
+
+
+def test_two_networks_in_a_step_learn_what_each_would_alone():
+    x, _, labels = blobs(64)
+    inputs = torch.from_numpy(x)
+
+    def make(seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        return nn.Linear(5, 3)
+
+    run = Run(lambda rows: inputs[rows], labels, 3, make, Plan(epochs=2, batch_size=8, seed=3), "cpu")
+    alone = [make(3), make(4)]
+    optimizers = [torch.optim.AdamW(model.parameters(), weight_decay=0.0) for model in alone]
+    rules = [adaptivek.Selection("elr", rows=64, classes=3) for _ in alone]
+    for epoch in range(2):
+        for at, (rows, cut) in enumerate(list(run._batches())):
+            for model, optimizer, rule, mine in zip(
+                alone, optimizers, rules, torch.from_numpy(rows).tensor_split((cut,)), strict=True
+            ):
+                optimizer.param_groups[0]["lr"] = 1e-3 * rate_at(epoch * run.steps + at, 2 * run.steps)
+                optimizer.zero_grad()
+                rule(model(inputs[mine]), torch.from_numpy(labels)[mine], mine).backward()
+                optimizer.step()
+        run.epoch()
+    for model, same in zip(run.models, alone, strict=True):
+        torch.testing.assert_close(model.weight, same.weight)
+
+
+def test_the_gradient_written_out_is_that_of_elr():
+    torch.manual_seed(0)
+    name = "elr:strength=2,beta=0.6"
+    rule, same = criterion(name, 30, 4, 100), adaptivek.Selection(name, rows=30, classes=4)
+    for _ in range(4):
+        rows, labels = torch.randperm(30)[:12], torch.randint(4, (12,))
+        logits = (torch.randn(12, 4) * 6).requires_grad_()  # some so sure that ELR holds them back no more
+        (expected,) = torch.autograd.grad(same(logits, labels, rows), logits)
+        found = rule.gradient(logits.detach(), labels, rows) / 2  # of two networks, the mean over half of the rows
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(rule.targets, same.targets)
+
+
+def test_a_network_that_gives_no_numbers_is_an_error():
+    model = nn.Linear(5, 3)
+    nn.init.constant_(model.weight, torch.inf)
+    with pytest.raises(ValueError, match="finite logits"):
+        adaptivek.audit(*blobs(60)[::2], model, epochs=1)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 Codes = NDArray[np.int64]
 
-POWERS = (0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.25, 1.6, 2.0, 2.6, 3.3)
+POWERS = (0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.25, 1.6, 2.0, 2.6, 3.3, 4.5, 6.0, 8.0, 11.0, 15.0)
 FLOOR = 1e-4  #: no class is less likely than this: a network may be wrong
 ROUNDS = 60  #: of EM, at most
 PULL = 10.0  #: rows' worth by which a class is pulled towards noise that is the same for all classes
@@ -59,10 +59,21 @@ def fit(slots: Slots, labels: Codes, classes: int, ratio: float, seed: int = 0) 
         slots, labels = slots.of(some), labels[some]
     found = []
     for even, weighed, numbers in ((True, False, 1), (True, True, classes), (False, False, classes * (classes - 1))):
-        fits = [_fit(slots, labels, classes, power, even, weighed) for power in POWERS]
-        _, likelihood, fitted = min(fits, key=lambda one: abs(one[0] - ratio))
+        _, likelihood, fitted = _with_noise(ratio, slots, labels, classes, even, weighed)
         found.append((likelihood * len(labels) - math.log(len(labels)) / 2 * numbers, fitted))
     return max(found, key=lambda pair: pair[0])[1]
+
+
+def _with_noise(
+    ratio: float, slots: Slots, labels: Codes, classes: int, even: bool, weighed: bool
+) -> tuple[float, float, Fit]:
+    """The fit under the power that comes nearest to this noise; the sharper p, the more there is, so by halving."""
+    low, high, found = 0, len(POWERS), []
+    while low < high:
+        middle = (low + high) // 2
+        found.append(_fit(slots, labels, classes, POWERS[middle], even, weighed))
+        low, high = (low, middle) if found[-1][0] > ratio else (middle + 1, high)
+    return min(found, key=lambda one: abs(one[0] - ratio))
 
 
 def _fit(
@@ -117,12 +128,13 @@ def _em(p: Floats, named: Codes, labels: Codes, fitted: Fit, weighed: bool) -> t
     pairs = (named * classes + labels[:, None]).ravel()
     before = -np.inf
     for _ in range(ROUNDS):
-        joint = _joint(p, named, labels, fitted)
+        fair = _fair(p, named, fitted)
+        joint = fair * fitted.transition.ravel()[pairs].reshape(p.shape)
         total = joint.sum(1)
         counts: Floats = np.bincount(pairs, (joint / total[:, None]).ravel(), classes**2).astype(np.float64)
         counts = counts.reshape(classes, classes)
         if weighed:  # how often each class is found, over how often it is named
-            named_so = np.bincount(named.ravel(), _fair(p, named, fitted).ravel(), classes)
+            named_so = np.bincount(named.ravel(), fair.ravel(), classes)
             fitted = fitted._replace(fair=fitted.fair * (counts.sum(1) + 1) / (named_so + 1))
         same = _even(classes, 1 - counts.trace() / counts.sum())
         counts = same if fitted.even else counts + PULL * same
@@ -135,6 +147,8 @@ def _em(p: Floats, named: Codes, labels: Codes, fitted: Fit, weighed: bool) -> t
 
 
 def _fair(p: Floats, named: Codes, fitted: Fit) -> Floats:
+    if (fitted.fair == 1).all():
+        return p
     weighed = p * fitted.fair[named]
     weighed /= weighed.sum(1, keepdims=True)
     return weighed

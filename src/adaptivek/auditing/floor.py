@@ -4,10 +4,13 @@ A network that has never seen a row names a class, and is more or less sure of i
 wrong labels do not care how sure it is. So the share of rows whose label is another falls with sureness down to a
 floor, and the floor is the noise ratio:
 
-    P(other label) = (1 - e) tau + e (1 - tau / (K - 1)),   e = 1 / (1 + exp(a + b sureness))
+    P(other label) = (1 - e) tau + e u,   e = 1 / (1 + exp(a + b sureness))
 
-Whether the network is too sure of itself or not sure enough makes no difference, since a and b are fitted. The interval
-holds the ratios under which the data is not much less likely than under the best (the profile likelihood).
+Where the network errs, it is by chance that the label is what it names: u is 1 - tau / (K - 1) if the noise goes to all
+classes alike. But a network errs the way that the noise has taught it, and the more so the more noise goes one way; so
+that is the most that u may be. Whether the network is too sure of itself or not sure enough makes no difference, since
+a, b and u are fitted. The interval holds the ratios under which the data is not much less likely than under the best
+(the profile likelihood).
 """
 
 from __future__ import annotations
@@ -54,32 +57,49 @@ def _binned(sureness: Floats, others: NDArray[np.bool_]) -> tuple[Floats, Floats
 
 
 def _likelihoods(ratios: Floats, number: Floats, others: Floats, sureness: Floats, classes: int) -> Floats:
-    """The highest log likelihood under each noise ratio, over a and b (at least 0), by damped scoring."""
-    low, high = ratios[:, None], 1 - ratios[:, None] / (classes - 1)
+    """The highest log likelihood under each noise ratio, over a, b (at least 0) and u."""
+    most = 1 - ratios / (classes - 1)
+    start = np.stack([np.full(len(ratios), 3.0), np.full(len(ratios), 0.5), most], 1)
+    lowest = np.stack([np.full(len(ratios), -np.inf), np.zeros(len(ratios)), np.minimum(ratios, most)], 1)
+    highest = np.stack([np.full(len(ratios), np.inf)] * 2 + [most], 1)
+    found, climbed = _climb(start, ratios[:, None], number, others, sureness, lowest, highest)
+    # once more, all from where the best has come to: the others may have stopped on a lower hill
+    start = np.clip(climbed[found.argmax()], lowest, highest)
+    again, _ = _climb(start, ratios[:, None], number, others, sureness, lowest, highest)
+    return np.maximum(found, again)
 
-    def at(a: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
-        errs = 1 / (1 + np.exp(np.clip(a[:, None] + b[:, None] * sureness, -30, 30)))
-        p = np.clip(low + (high - low) * errs, 1e-9, 1 - 1e-9)
+
+def _climb(
+    fitted: Floats, low: Floats, number: Floats, others: Floats, sureness: Floats, lowest: Floats, highest: Floats
+) -> tuple[Floats, Floats]:
+    """The log likelihood and (a, b, u) under each noise ratio, by damped scoring from there."""
+
+    def at(fitted: Floats) -> tuple[Floats, Floats, Floats]:
+        errs = 1 / (1 + np.exp(np.clip(fitted[:, :1] + fitted[:, 1:2] * sureness, -30, 30)))
+        p = np.clip(low + (fitted[:, 2:] - low) * errs, 1e-9, 1 - 1e-9)
         return (others * np.log(p) + (number - others) * np.log(1 - p)).sum(1), errs, p
 
-    a, b, damping = np.full(len(ratios), 3.0), np.full(len(ratios), 0.5), np.ones(len(ratios))
-    best, errs, p = at(a, b)
+    damping = np.ones(len(fitted))
+    best, errs, p = at(fitted)
     for _ in range(ROUNDS):
-        slope = (low - high) * errs * (1 - errs)
-        gain, weight = (others - number * p) / (p * (1 - p)) * slope, number * slope**2 / (p * (1 - p))
-        damp = damping * 0.01 * (1 + weight.sum(1))
-        aa, ab, bb = weight.sum(1) + damp, weight @ sureness, weight @ sureness**2 + damp
-        ga, gb, area = gain.sum(1), gain @ sureness, np.maximum(aa * bb - ab**2, 1e-12)
-        tried = a + (bb * ga - ab * gb) / area, np.maximum(0, b + (aa * gb - ab * ga) / area)
-        value, new_errs, new_p = at(*tried)
+        slope = (low - fitted[:, 2:]) * errs * (1 - errs)
+        slopes = np.stack([slope, slope * sureness, errs], 1)  # by a, b and u
+        gain = ((others - number * p) / (p * (1 - p)))[:, None] * slopes
+        weight = (slopes * (number / (p * (1 - p)))[:, None]) @ slopes.transpose(0, 2, 1)
+        damp = damping[:, None] * 0.01 * (1 + np.diagonal(weight, axis1=1, axis2=2))
+        step = np.linalg.solve(weight + damp[:, :, None] * np.eye(3), gain.sum(2)[:, :, None])[:, :, 0]
+        tried = np.clip(fitted + step, lowest, highest)
+        value, new_errs, new_p = at(tried)
         better = value > best
         gained = np.where(better, value - best, 0)
-        a, b, best = (np.where(better, new, old) for new, old in zip((*tried, value), (a, b, best), strict=True))
-        errs, p = (np.where(better[:, None], new, old) for new, old in ((new_errs, errs), (new_p, p)))
+        best = np.where(better, value, best)
+        fitted, errs, p = (
+            np.where(better[:, None], new, old) for new, old in ((tried, fitted), (new_errs, errs), (new_p, p))
+        )
         damping = np.where(better, damping / 3, damping * 5).clip(1e-4, 1e8)
         if gained.max() < 1e-4 and (better.any() or damping.min() > 1e6):
             break
-    return best
+    return best, fitted
 
 
 def _peak(ratios: Floats, likelihood: Floats) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from ..checks import check_choice, check_number
 from ..files import whole
 from ..methods import build
-from ..selection import Selection
 from ..views import augment
+from .criterion import criterion
 from .dynamics import Codes, Dynamics
 
 JUDGE_BATCH = 1_000
@@ -79,66 +79,61 @@ class Run:
         self.done = 0
         self.halves = _halves(labels, plan.seed)
         self.repeats = _repeats(labels, classes)
+        self.steps = max(1, min(int(self.repeats[half].sum()) for half in self.halves) // plan.batch_size)
         self.dynamics = Dynamics(len(labels), classes, self.device)
         self.models = [make_model(plan.seed + number).to(self.device) for number in range(2)]
-        self.optimizers = [make_optimizer(plan, model) for model in self.models]
-        self.criteria = []
-        self.place = torch.zeros(len(labels), dtype=torch.int64, device=self.device)  # of a row in its half
-        for half in self.halves:
-            self.place[torch.from_numpy(half).to(self.device)] = torch.arange(len(half), device=self.device)
-            method = build(plan.chosen(len(labels), classes))
-            warmup = plan.epochs // 3 * len(self._batches(half, 0)) if method.wants_warmup else 0
-            self.criteria.append(
-                Selection(method, warmup=warmup, rows=len(half), classes=classes, distributed=False).to(self.device)
-            )
+        # one for both: most of a small network's step is what each call costs, not the arithmetic
+        self.optimizer = make_optimizer(plan, [weight for model in self.models for weight in model.parameters()])
+        self.criterion = criterion(plan.chosen(len(labels), classes), len(labels), classes, plan.epochs * self.steps)
+        self.criterion.to(self.device)
 
     def epoch(self, step: Callable[[], None] = lambda: None) -> None:
         """Train one epoch; ``step`` is called after every batch."""
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            for number, half in enumerate(self.halves):
-                torch.manual_seed(zlib.crc32(f"{self.plan.seed} {self.done} {number}".encode()))
-                self._train(number, half, step)
-                if self._judges():
-                    self._judge(self.models[number], self.halves[1 - number])
+            torch.manual_seed(zlib.crc32(f"{self.plan.seed} {self.done}".encode()))
+            self._train(step)
+        if self._judges():
+            for model, half in zip(self.models, self.halves[::-1], strict=True):
+                self._judge(model, half)
         self.done += 1
 
-    @property
-    def steps(self) -> int:
-        """Batches in an epoch, of both networks."""
-        return sum(len(self._batches(half, 0)) for half in self.halves)
-
     def _judges(self) -> bool:
-        """Whether the other half is asked about in this epoch: every second of the later half, and the last."""
+        """Whether the other half is asked about in this epoch: every third of the later half, and the last."""
         left = self.plan.epochs - 1 - self.done
-        return left % 2 == 0 and left <= self.plan.epochs // 2
+        return left % 3 == 0 and left <= self.plan.epochs // 2
 
-    def _batches(self, half: Codes, epoch: int) -> list[Codes]:
-        rng = np.random.default_rng([self.plan.seed, epoch])
-        rows = rng.permutation(np.repeat(half, self.repeats[half]))
+    def _batches(self) -> Iterator[tuple[Codes, int]]:
+        """The rows of each step, those of the first half first, and how many these are."""
+        rng = np.random.default_rng([self.plan.seed, self.done])
         # all of about one size: a network that normalises over the batch cannot take a single row
-        return np.array_split(rows, max(1, len(rows) // self.plan.batch_size))
+        parts = [
+            np.array_split(rng.permutation(np.repeat(half, self.repeats[half])), self.steps) for half in self.halves
+        ]
+        for both in zip(*parts, strict=True):
+            yield np.concatenate(both), len(both[0])
 
-    def _train(self, number: int, half: Codes, step: Callable[[], None]) -> None:
-        model, criterion, optimizer = self.models[number], self.criteria[number], self.optimizers[number]
-        batches = self._batches(half, self.done)
-        criterion.start_epoch(self.done)
-        model.train()
+    def _train(self, step: Callable[[], None]) -> None:
+        """A step is one of both networks."""
+        self.criterion.start_epoch(self.done)
+        for model in self.models:
+            model.train()
         seen: list[tuple[Codes, Tensor]] = []
-        for at, rows in enumerate(batches):
-            passed = self.done * len(batches) + at
-            for group in optimizer.param_groups:
-                group["lr"] = self.plan.learning_rate * rate_at(passed, self.plan.epochs * len(batches))
+        for at, (rows, cut) in enumerate(self._batches()):
+            passed = self.done * self.steps + at
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.plan.learning_rate * rate_at(passed, self.plan.epochs * self.steps)
             index = torch.from_numpy(rows).to(self.device)
-            labels, x = self.labels[index], self.fetch(rows).to(self.device)
+            x = self.fetch(rows).to(self.device)
             if self.plan.augment:
                 x = augment(x, _moves(len(rows)).to(self.device))
-            output = self._output(model, x)
-            loss = criterion(output, labels, self.place[index])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            seen.append((rows, output.detach()))
-            if len(seen) == AT_ONCE or at + 1 == len(batches):
+            outputs = [self._output(model, part) for model, part in zip(self.models, (x[:cut], x[cut:]), strict=True)]
+            logits = torch.cat([output.detach() for output in outputs])
+            gradient = self.criterion.gradient(logits, self.labels[index], index)
+            self.optimizer.zero_grad()
+            torch.autograd.backward(outputs, (gradient[:cut], gradient[cut:]))
+            self.optimizer.step()
+            seen.append((rows, logits))
+            if len(seen) == AT_ONCE or at + 1 == self.steps:
                 self._remember(seen)
                 seen = []
             step()
@@ -147,7 +142,13 @@ class Run:
         """What was seen in some steps, a row once."""
         rows, places = np.unique(np.concatenate([rows for rows, _ in seen]), return_index=True)
         index, at = (torch.from_numpy(numbers).to(self.device) for numbers in (rows, places))
-        self.dynamics.trained_on(index, torch.cat([output for _, output in seen])[at], self.labels[index])
+        logits = torch.cat([logits for _, logits in seen])
+        if not bool(logits.isfinite().all()):
+            raise ValueError(
+                "audit: the network must give finite logits, got NaN or infinite ones: try a smaller learning_rate, or "
+                "look for extreme values in the inputs"
+            )
+        self.dynamics.trained_on(index, logits[at], self.labels[index])
 
     @torch.no_grad()
     def _judge(self, model: nn.Module, rows: Codes) -> None:
@@ -176,12 +177,12 @@ class Run:
         }
 
     @property
-    def _parts(self) -> tuple[list[Any], ...]:
-        return self.models, self.optimizers, self.criteria
+    def _parts(self) -> list[Any]:
+        return [*self.models, self.optimizer, self.criterion]
 
     def save(self, path: Path) -> None:
         """Write all that changes while training; there whole or not at all."""
-        parts = [[part.state_dict() for part in kind] for kind in self._parts]
+        parts = [part.state_dict() for part in self._parts]
         dynamics = self.dynamics.state_dict()
         state = {"parts": parts, "done": self.done, "dynamics": dynamics, "identity": self.identity()}
         with whole(path) as partial:
@@ -195,9 +196,8 @@ class Run:
             raise ValueError(f"audit: {path} must be a checkpoint to resume from: {error}") from None
         if not same:
             raise ValueError(f"audit: {path} is of other data or settings: give those again, or leave out --resume")
-        for kind, states in zip(self._parts, state["parts"], strict=True):
-            for part, saved in zip(kind, states, strict=True):
-                part.load_state_dict(saved)
+        for part, saved in zip(self._parts, state["parts"], strict=True):
+            part.load_state_dict(saved)
         self.dynamics.load_state_dict(state["dynamics"])
         self.done = state["done"]
 
@@ -217,12 +217,10 @@ def _repeats(labels: Codes, classes: int) -> Codes:
     return repeated
 
 
-def make_optimizer(plan: Plan, model: nn.Module) -> torch.optim.Optimizer:
+def make_optimizer(plan: Plan, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     if plan.optimizer == "adam":
-        return torch.optim.AdamW(model.parameters(), plan.learning_rate, weight_decay=plan.weight_decay, fused=True)
-    return torch.optim.SGD(
-        model.parameters(), plan.learning_rate, 0.9, weight_decay=plan.weight_decay, nesterov=True, fused=True
-    )
+        return torch.optim.AdamW(weights, plan.learning_rate, weight_decay=plan.weight_decay, fused=True)
+    return torch.optim.SGD(weights, plan.learning_rate, 0.9, weight_decay=plan.weight_decay, nesterov=True, fused=True)
 
 
 def rate_at(step: int, steps: int) -> float:
