@@ -19,7 +19,7 @@ from adaptivek.recipes import RECIPES, RunSpec
 
 KINDS = ("directed", "symmetric", "pair-flip", "instance")
 RATES = (0.2, 0.4)
-COMPARED = ("label-memory", "label-memory:soft=0.5", "adaptive-k", "mkl", "elr", "co-teaching")
+COMPARED = ("label-memory", "label-memory:caution=0", "adaptive-k", "mkl", "elr", "co-teaching")
 BOUNDS = ("vanilla", "oracle")
 Cell = tuple[str, str, float]
 

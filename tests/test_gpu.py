@@ -151,7 +151,7 @@ def test_captured_in_a_cuda_graph(text):
         expected = step(twin, eager, other, *(t.cuda() for t in new))
         torch.testing.assert_close(loss, expected)
         assert torch.equal(criterion.believed, eager.believed)
-        partial += 0 < int((eager.believed > 0).sum()) < 32
+        partial += 0 < int((eager.believed > 0).sum()) < eager.believed.numel()
     torch.testing.assert_close(model.weight, twin.weight)
     for name, value in eager.state_dict().items():
         torch.testing.assert_close(criterion.state_dict()[name], value)

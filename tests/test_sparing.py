@@ -62,7 +62,7 @@ def test_without_row_numbers_it_goes_on_with_todays_prediction():
     logits = (torch.eye(CLASSES)[LABELS] * 4).requires_grad_()
     criterion(logits, LABELS).backward()
     assert torch.isfinite(logits.grad).all()
-    for _ in range(30):
+    for _ in range(100):
         criterion(torch.eye(CLASSES)[torch.where(WRONG, (LABELS + 1) % CLASSES, LABELS)] * 4, LABELS)
     assert torch.equal(criterion.believed.bool(), ~WRONG)
     assert abs(criterion.noise_ratio - 0.2) < 0.02

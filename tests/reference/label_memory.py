@@ -6,9 +6,9 @@ from .rule import Rule, softmax
 class LabelMemory(Rule):
     """Row by row and class by class; `mistakes[found][given]` counts, older samples fade."""
 
-    def __init__(self, rows, classes, clean=None, beta=0.8, soft=0.0):
+    def __init__(self, rows, classes, clean=None, beta=0.8, caution=0.5):
         super().__init__(rows, classes)
-        self.beta, self.soft = beta, soft
+        self.beta, self.caution = beta, caution
         self.predictions = np.zeros((rows, classes))
         self.mistakes = np.zeros((classes, classes))
 
@@ -16,7 +16,9 @@ class LabelMemory(Rule):
         counts = self.mistakes + np.eye(self.classes)
         targets, believed, found = [], [], []
         for p, label, row in zip(softmax(logits), labels, rows, strict=True):
-            self.predictions[row] = self.beta * self.predictions[row] + (1 - self.beta) * p
+            entropy = -sum(q * np.log(q) for q in p if q > 0)
+            speed = (1 - self.beta) * max(1 - entropy / np.log(self.classes), 1e-6) ** self.caution
+            self.predictions[row] = (1 - speed) * self.predictions[row] + speed * p
             memory = self.predictions[row].copy()
             memory[label] += 1 - memory.sum()
             own = max(counts[label][label] / counts[label].sum(), 1e-3)
@@ -26,7 +28,7 @@ class LabelMemory(Rule):
             judged = memory * np.sqrt(odds)
             believed.append(all(judged[label] >= judged[c] for c in range(self.classes) if c != label))
             better = np.maximum(p, 1e-6) * np.maximum(memory, 1e-6) * odds
-            far = min(1.0, 2 * counts[label][label] / counts[:, label].sum()) * (self.soft if believed[-1] else 1.0)
+            far = 0.0 if believed[-1] else min(1.0, 2 * counts[label][label] / counts[:, label].sum())
             target = far * better / better.sum()
             target[label] += 1 - far
             targets.append(target)

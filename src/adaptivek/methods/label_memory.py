@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -20,7 +21,7 @@ HORIZON = 5_000  # samples that the table of mistakes looks back on where the si
 
 
 class Remembered(NamedTuple):
-    predictions: Tensor  #: (rows, classes) sum of (1 - beta) * beta^age * prediction; the rest, up to 1, is the label
+    predictions: Tensor  #: (rows, classes) moving average of predictions, from 0; the rest, up to 1, is the label
     mistakes: Tensor  #: (classes, classes) how often rows remembered as the first were given the second, of late
 
 
@@ -37,19 +38,19 @@ class Opinion(NamedTuple):
 class LabelMemory(Selector[Remembered]):
     """Leave labels that are believed as they are; train the others on ``prediction * memory * odds``, normalised.
 
-    The memory of a row begins as its label and moves towards its predictions at each visit, so no warm-up is
-    needed. The odds are Bayes' rule: they come from a table of which class is given which label, counted as
-    training goes on. A label is believed if no other class has more of ``memory * sqrt(odds)``. Of a class of which
-    less than half is found again, labels are doubted to that degree only: it is not lost, and comes back.
+    The memory of a row begins as its label and moves towards its predictions at each visit, the further the surer
+    they are, so no warm-up is needed. The odds are Bayes' rule: they come from a table of which class is given which
+    label, counted as training goes on. A label is believed if no other class has more of ``memory * sqrt(odds)``. Of
+    a class of which less than half is found again, labels are doubted to that degree only: it comes back.
 
     Args:
         beta: how slowly the memory moves, in [0, 1); it moves once a visit, so once an epoch.
-        soft: how far labels that are believed move towards that product too, in [0, 1]. Better where one class
-            is often given another's label; slower to learn.
+        caution: how much less it moves by a prediction that is not sure, at least 0. At 0 all move it alike, which
+            finds more when training is long; at 1 next to nothing happens while a network has learned little.
     """
 
     beta: float = 0.8
-    soft: float = 0.0
+    caution: float = 0.5
 
     name: ClassVar[str] = "label-memory"
     summary: ClassVar[str] = "weighs each label against remembered predictions and common mistakes; no warm-up"
@@ -60,7 +61,7 @@ class LabelMemory(Selector[Remembered]):
 
     def __post_init__(self) -> None:
         check_number("LabelMemory", "beta", self.beta, 0, 1, open_high=True)
-        check_number("LabelMemory", "soft", self.soft, 0, 1)
+        check_number("LabelMemory", "caution", self.caution, 0)
 
     def init(self, task: Task) -> Remembered:
         table = prediction_table("LabelMemory", task._replace(rows=task.rows or 0))  # without rows: nothing to look up
@@ -95,16 +96,19 @@ class LabelMemory(Selector[Remembered]):
     def _opinion(self, state: Remembered, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Opinion:
         p, given = logits.softmax(-1), at_class(labels, logits).float()
         beta = each_run(self.beta, axes=2)
+        weight = _sureness(p) ** each_run(self.caution, axes=2)
         if rows is None or not state.predictions.shape[-2]:
-            moved = beta * p  # no memory: as if the row had always been predicted like this, but for the last visit
+            moved = (
+                beta * weight * p
+            )  # no memory: as if the row had always been predicted like this, but for the last visit
         else:
-            moved = beta * rows_of(state.predictions, rows) + (1 - beta) * p
+            moved = torch.lerp(rows_of(state.predictions, rows), p, (1 - beta) * weight)
         memory = _memory(moved, given)
         odds, trust = (rows_of(table, labels) for table in weigh(state.mistakes))
         believed = _believed(memory, odds, given)
         better = p.clamp(TINY) * memory.clamp(TINY) * odds
         better = better / better.sum(-1, keepdim=True)
-        far = trust.unsqueeze(-1) * torch.where(believed.unsqueeze(-1), each_run(self.soft, axes=2), 1.0)
+        far = (trust * ~believed).unsqueeze(-1)
         return Opinion(moved, memory.argmax(-1), believed, given + far * (better - given))
 
 
@@ -116,6 +120,12 @@ def weigh(mistakes: Tensor) -> tuple[Tensor, Tensor]:
     own = (share * eye).sum(-1, keepdim=True)
     found_again = (counts * eye).sum(-2) / counts.sum(-2)
     return (share.transpose(-1, -2) / own).clamp(max=1), (2 * found_again).clamp(max=1)
+
+
+def _sureness(p: Tensor) -> Tensor:
+    """1 minus the entropy of probabilities over the most that it can be, (..., 1)."""
+    entropy: Tensor = torch.special.entr(p).sum(-1, keepdim=True)
+    return (1 - entropy / math.log(max(2, p.shape[-1]))).clamp(TINY, 1)
 
 
 def _memory(predictions: Tensor, given: Tensor) -> Tensor:
