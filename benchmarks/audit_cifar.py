@@ -46,14 +46,14 @@ def main() -> None:
     plan = Plan(
         given.method, given.epochs, given.batch_size, given.learning_rate, "sgd", given.weight_decay, True, given.seed
     )
-    x = data.x.to(given.device)
+    x = data.x.to(given.device, memory_format=torch.channels_last)
     torch.backends.cudnn.benchmark = True
     started = time.perf_counter()
     run = Run(
         lambda rows: x[torch.from_numpy(rows).to(given.device)],
         labels,
         10,
-        lambda seed: make_model(given.network, 3, 10, seed),
+        lambda seed: make_model(given.network, 3, 10, seed).to(memory_format=torch.channels_last),
         plan,
         given.device,
     )
