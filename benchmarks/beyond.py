@@ -1,10 +1,11 @@
 """How far label memory goes beyond the published rule: the Oracle's gap, clean data, the noise ratio.
 
     python benchmarks/beyond.py                                    # digits: a quarter of an hour on two cores
-    python benchmarks/beyond.py --datasets mnist fashion-mnist     # on a GPU
+    python benchmarks/beyond.py --datasets mnist fashion-mnist     # on a GPU, with the recipe of rivals.py
+    python benchmarks/beyond.py --datasets mnist fashion-mnist --only-table
 
-Last epoch, mean over the seeds, one recipe for all methods. Runs are kept, and done once. benchmarks/robustness.py
-is the other half: random settings.
+Last epoch, mean over the seeds. Runs are kept, and done once; what rivals.py has done counts. The other half is
+benchmarks/robustness.py: random settings.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import argparse
 import statistics
 from collections import defaultdict
 
+import rivals
+
 from adaptivek.bench import bench
 from adaptivek.methods import METHODS
-from adaptivek.recipes import RECIPES, RunSpec
+from adaptivek.recipes import RECIPES, Recipe, RunSpec
+from adaptivek.store import Store
 
 KINDS = ("directed", "symmetric", "pair-flip", "instance")
 RATES = (0.2, 0.4)
@@ -29,24 +33,26 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", default=["digits"])
     parser.add_argument("--methods", nargs="+", default=list(COMPARED))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", default="results/beyond")
+    parser.add_argument("--out", default="", help="results/beyond for digits, results/methods for images, if not given")
+    parser.add_argument("--only-table", action="store_true", help="run nothing: print what is there")
     given = parser.parse_args()
 
     cells = [(kind, rate) for kind in KINDS for rate in RATES] + [("directed", 0.0)]
     specs = [
-        RunSpec(dataset, method, kind, rate, seed=seed, recipe=RECIPES[dataset])
+        RunSpec(dataset, method, kind, rate, seed=seed, recipe=_recipe(dataset, method))
         for dataset in given.datasets
         for kind, rate in cells
         for seed in range(given.seeds)
         for method in (*BOUNDS, *given.methods)
         if kind != "instance" or not RECIPES[dataset].network.startswith("text")
     ]
+    folder = given.out or ("results/methods" if "mnist" in "".join(given.datasets) else "results/beyond")
     accuracy: dict[tuple[Cell, str], list[float]] = defaultdict(list)
     errors: dict[tuple[Cell, str], list[float]] = defaultdict(list)
-    for number, result in enumerate(bench(specs, given.out), 1):
-        print(f"\r{number} of {len(specs)} runs", end="", flush=True)
+    kept = (Store(folder).read(spec) for spec in specs)
+    for result in (one for one in kept if one is not None) if given.only_table else bench(specs, folder):
         if result.failure:
-            print(f"\n{result.spec.method}: {result.failure}")
+            print(f"{result.spec.method}: {result.failure}")
             continue
         spec, last = result.spec, result.epochs[-1]
         place = (spec.dataset, spec.noise if spec.noise_rate else "none", spec.noise_rate), spec.method
@@ -58,7 +64,7 @@ def main() -> None:
     print("|---" * (5 + len(given.methods)) + "|")
     for cell in dict.fromkeys(cell for cell, _ in mean):
         low, high = mean[cell, "vanilla"], mean[cell, "oracle"]
-        found = [_entry(mean[cell, method], low, high) for method in given.methods]
+        found = [_entry(mean.get((cell, method)), low, high) for method in given.methods]
         print(f"| {cell[0]} | {cell[1]} | {cell[2]:g} | {low:.1f} | {high:.1f} | " + " | ".join(found) + " |")
     print("\nIn brackets: share of the way from Vanilla to the Oracle; on clean labels, points from Vanilla.")
     print("\n| error of the noise ratio, points | " + " | ".join(given.methods) + " |")
@@ -70,12 +76,18 @@ def main() -> None:
 
 def _error(text: str, errors: list[float]) -> str:
     method = METHODS[text.partition(":")[0]]
-    if method.needs_ratio or not method.leaves_out:
+    if method.needs_ratio or not method.leaves_out or not errors:
         return "told" if method.needs_ratio else "-"
     return f"{statistics.mean(errors):+.1f}"
 
 
-def _entry(value: float, low: float, high: float) -> str:
+def _recipe(dataset: str, method: str) -> Recipe:
+    return rivals.recipe(method) if dataset in rivals.DATASETS else RECIPES[dataset]
+
+
+def _entry(value: float | None, low: float, high: float) -> str:
+    if value is None:
+        return "-"
     if high - low < 1:  # nothing to close
         return f"{value:.1f} ({value - low:+.1f})"
     return f"{value:.1f} ({(value - low) / (high - low):.0%})"

@@ -36,14 +36,14 @@ Cell = tuple[str, str, float]
 
 def specs(seeds: int) -> list[RunSpec]:
     true = [
-        RunSpec(dataset, method, noise, rate, seed=seed, recipe=_recipe(method))
+        RunSpec(dataset, method, noise, rate, seed=seed, recipe=recipe(method))
         for dataset in DATASETS
         for noise, rate in CELLS
         for method in METHODS
         for seed in range(seeds)
     ]
     wrong = [
-        RunSpec(dataset, method, noise, 0.4, recipe=_recipe(method), ratio_error=error)
+        RunSpec(dataset, method, noise, 0.4, recipe=recipe(method), ratio_error=error)
         for dataset in DATASETS
         for noise in ("directed", "symmetric")
         for method in METHODS
@@ -53,7 +53,7 @@ def specs(seeds: int) -> list[RunSpec]:
     return true + wrong
 
 
-def _recipe(method: str) -> Recipe:
+def recipe(method: str) -> Recipe:
     return dataclasses.replace(RECIPE, learning_rate=RATES.get(method, RECIPE.learning_rate))
 
 
