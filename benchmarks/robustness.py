@@ -26,7 +26,7 @@ from adaptivek.recipes import Recipe, RunSpec
 from adaptivek.stacked import Stack
 from adaptivek.train import prepare
 
-METHODS = ("vanilla", "label-memory", "label-memory:caution=0", "label-memory:caution=1", "adaptive-k")
+METHODS = ("vanilla", "label-memory", "adaptive-k")
 KINDS = ("directed", "symmetric", "pair-flip", "instance")
 RATES = {"sgd": (0.003, 0.3), "momentum": (0.0005, 0.05), "adam": (0.0001, 0.01)}
 TOGETHER = 24  # settings in a stack

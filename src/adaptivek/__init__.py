@@ -45,5 +45,6 @@ from .sparing import Sparing as Sparing
 from .types import Seen as Seen
 from .types import Selector as Selector
 from .types import Task as Task
+from .watch import Watch as Watch
 
 __version__ = "0.1.0"
