@@ -41,7 +41,7 @@ def test_shares_are_those_counted_by_hand():
 
 def test_a_class_that_is_lost_is_heard_of_and_trained_on_again():
     criterion = adaptivek.Selection("mkl:keep=0.75")
-    watch = adaptivek.Watch(criterion, classes=4, every=10)
+    watch = adaptivek.Watch(criterion, classes=4, every=10, plain=10)
     for _ in range(9):
         criterion(batch(late=2), LABELS)
         watch(LABELS)

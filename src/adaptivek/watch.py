@@ -32,12 +32,11 @@ class Watch:
     """
 
     def __init__(
-        self, criterion: Selection, classes: int, *, least: float = 0.1, every: int = 100, plain: int | None = None
+        self, criterion: Selection, classes: int, *, least: float = 0.2, every: int = 20, plain: int = 500
     ) -> None:
         check_number("Watch", "classes", classes, 1, whole=True)
         check_number("Watch", "least", least, 0, 1)
         check_number("Watch", "every", every, 1, whole=True)
-        plain = every if plain is None else plain
         check_number("Watch", "plain", plain, 0, whole=True)
         self.criterion, self.classes, self.least, self.every, self.plain = criterion, classes, least, every, plain
         self.shares: Tensor | None = None  #: kept of each class between the last two looks; NaN of those not seen

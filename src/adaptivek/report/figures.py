@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..store import Result
 from . import drawing as draw
 from .drawing import METHOD_COLOURS, MUTED, NARROW, SHADES, WIDE, Axes, Key, Panel, Picture
-from .tables import ADAPTIVE_K, Row, Setting
+from .tables import ADAPTIVE_K, Row, Setting, all_methods
 from .text import named, rate_name, setting_name
 
 SEEDS = "The line is the mean over seeds, the band reaches from the lowest to the highest."
@@ -34,6 +34,9 @@ def overview(table: Sequence[Row], methods: Sequence[str]) -> Picture:
         draw.percents(axes, "xy")
         panels.append(Panel(_heading(setting), draw.svg(figure, f"overview{number}", "accuracy against noise rate")))
     reading = "Test accuracy at the last epoch, mean ± standard deviation over seeds. Flat and high is robust."
+    number = len(all_methods(table))
+    if number > len(methods):
+        reading += f" Of {number} methods, the paper's five and the best of the others; the tables have all."
     keys = method_keys(methods, methods, marked=True)
     return Picture("overview", "Accuracy against noise", reading, keys, tuple(panels), len(panels) <= 2)
 

@@ -12,7 +12,7 @@ from ..files import write_whole
 from ..recipes import Recipe
 from ..store import Result, Store
 from . import closeups, figures
-from .drawing import Picture
+from .drawing import METHOD_COLOURS, Picture
 from .render import render
 from .tables import (
     ADAPTIVE_K,
@@ -27,6 +27,7 @@ from .tables import (
     dataset_order,
     failures,
     finished,
+    foremost,
     median_gap_closed,
     rows,
 )
@@ -124,7 +125,7 @@ def page(results: Sequence[Result]) -> str:
             if method not in (ORACLE, VANILLA)
         ],
         estimates=_estimates(table),
-        pictures=_pictures(table, methods),
+        pictures=_pictures(table, foremost(table, len(METHOD_COLOURS))),
         theory=_theory(table),
         failures=[(run_name(each), reason(each)) for each in failures(results)],
         gaps=gaps(table),

@@ -179,6 +179,35 @@ def all_methods(table: Sequence[Row]) -> list[str]:
     return sorted({method for row in table for method in row.cells}, key=method_order)
 
 
+def ranked(table: Sequence[Row]) -> list[tuple[str, float, int]]:
+    """Methods, best first: how far each is above the middle one of its settings at the last epoch; in how many.
+
+    A setting is data and noise here, whatever the recipe: a method may need another learning rate than the rest.
+    """
+    found: dict[Setting, dict[str, float]] = defaultdict(dict)
+    for row in table:
+        for method in row.cells:
+            if row.has(method):
+                found[row.setting._replace(variant="")][method] = row.stat(method, "last").mean
+    above: dict[str, list[float]] = defaultdict(list)
+    for means in found.values():
+        middle = statistics.median(means.values())
+        for method, mean in means.items():
+            above[method].append(mean - middle)
+    places = [(method, statistics.mean(points), len(points)) for method, points in above.items()]
+    return sorted(places, key=lambda place: (-place[1], place[0]))
+
+
+def foremost(table: Sequence[Row], most: int) -> list[str]:
+    """The paper's five and so many of the others that there is a colour for each, of ``most``: the best of them."""
+    methods = all_methods(table)
+    room = most - len(PAPER_METHODS)
+    others = [method for method in methods if method not in PAPER_METHODS]
+    if len(others) > room:
+        others = [method for method, *_ in ranked(table) if method in others and method == alone(method)][:room]
+    return [method for method in methods if method in PAPER_METHODS or method in others]
+
+
 def failures(results: Sequence[Result]) -> list[Failure]:
     """Every run that did not finish, and why."""
     found = [

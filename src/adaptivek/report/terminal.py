@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .tables import PAPER_SETTINGS, Row, all_methods, claims
+from .tables import PAPER_SETTINGS, Row, all_methods, claims, ranked
 from .text import named, needed, rate_name, setting_name, short
 
 MOST_COLUMNS = 8  # of methods; more are rows
@@ -21,9 +21,13 @@ def show(console: Console, table: Sequence[Row], failed: int) -> None:
         both = (f"{claim.holds} of {claim.settings}" for claim in (last, best))
         counts.add_row(last.text, *both, f"{last.paper} of {PAPER_SETTINGS}")
     console.print(counts)
-    grid = _by_method(table) if len(all_methods(table)) > max(MOST_COLUMNS, len(table)) else _by_setting(table)
-    console.print("\nTest accuracy at the last epoch, mean and standard deviation over seeds:", highlight=False)
-    console.print(grid)
+    methods = all_methods(table)
+    if min(len(methods), len(table)) > MOST_COLUMNS:
+        console.print("\nTest accuracy at the last epoch, above the middle method of a setting:", highlight=False)
+        console.print(_ranking(table))
+    else:
+        console.print("\nTest accuracy at the last epoch, mean and standard deviation over seeds:", highlight=False)
+        console.print(_by_method(table) if len(methods) > max(MOST_COLUMNS, len(table)) else _by_setting(table))
     if failed:
         console.print(f"{failed} failed: the page says why", style="red", highlight=False)
 
@@ -50,6 +54,16 @@ def _by_method(table: Sequence[Row]) -> Table:
         needs, *passes = needed(method)
         cells = (_cell(row, method) for row in table)
         grid.add_row(Text(named(method)), Text(needs), " + ".join(passes), *cells)
+    return grid
+
+
+def _ranking(table: Sequence[Row]) -> Table:
+    grid = Table("method", "needs", "passes", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    grid.add_column("points above", justify="right")
+    grid.add_column("settings", justify="right")
+    for method, above, number in ranked(table):
+        needs, *passes = needed(method)
+        grid.add_row(Text(named(method)), Text(needs), " + ".join(passes), f"{100 * above:+.1f}", str(number))
     return grid
 
 

@@ -1,0 +1,82 @@
+"""The figures of docs/beyond.md, from the results that are there.
+
+    python benchmarks/beyond_figure.py --out docs/figures
+
+Random settings (results/beyond/settings.jsonl) sorted by how far a method is above plain training; and how much of the
+way from Vanilla to the Oracle is closed on MNIST and Fashion-MNIST (results/methods).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+
+import rivals
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from adaptivek.recipes import RunSpec
+from adaptivek.store import Store
+
+COLOURS = {"label-memory": "#1f6fb4", "adaptive-k": "#c8553d", "elr": "#7a9e4f"}
+NAMES = {"label-memory": "label memory", "adaptive-k": "Adaptive-k, as published", "elr": "ELR"}
+CELLS = [(kind, 0.4) for kind in ("directed", "pair-flip", "symmetric", "instance")]
+
+
+def settings(axes: Axes, path: Path) -> None:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for method in ("adaptive-k", "label-memory"):
+        over = sorted(100 * (line["accuracy"][method] - line["accuracy"]["vanilla"]) for line in lines)
+        axes.plot(range(1, len(over) + 1), over, color=COLOURS[method], label=NAMES[method], lw=2)
+    axes.axhline(0, color="#888888", lw=0.8)
+    axes.set_xlabel(f"{len(lines)} random settings, each method's in order")
+    axes.set_ylabel("points above plain training")
+    axes.set_title("Random settings")
+    axes.legend(frameon=False)
+
+
+def gaps(axes: Axes, dataset: str) -> None:
+    store, methods = Store("results/methods"), tuple(COLOURS)
+
+    def mean(method: str, kind: str, rate: float) -> float:
+        found = [
+            store.read(RunSpec(dataset, method, kind, rate, seed=seed, recipe=rivals.recipe(method)))
+            for seed in range(3)
+        ]
+        return statistics.mean(result.epochs[-1].test_accuracy for result in found if result is not None)
+
+    for place, method in enumerate(methods):
+        closed = []
+        for kind, rate in CELLS:
+            low, high = mean("vanilla", kind, rate), mean("oracle", kind, rate)
+            closed.append(100 * (mean(method, kind, rate) - low) / (high - low))
+        x = [cell + 0.27 * (place - 1) for cell in range(len(CELLS))]
+        axes.bar(x, closed, 0.25, color=COLOURS[method], label=NAMES[method])
+    axes.axhline(100, color="#888888", lw=0.8, ls="--")
+    axes.axhline(0, color="#888888", lw=0.8)
+    axes.set_xticks(range(len(CELLS)), [kind for kind, _ in CELLS])
+    axes.set_ylabel("% of the way from Vanilla to the Oracle")
+    axes.set_title(f"{dataset}, 40 % wrong labels")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("docs/figures"))
+    parser.add_argument("--settings", type=Path, default=Path("results/beyond/settings.jsonl"))
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    figure = Figure(figsize=(13, 4), layout="constrained", facecolor="white")
+    first, *others = figure.subplots(1, 3)
+    settings(first, given.settings)
+    for axes, dataset in zip(others, rivals.DATASETS, strict=True):
+        gaps(axes, dataset)
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(given.out / "beyond.svg", metadata={"Date": None})
+    figure.savefig(given.out / "beyond.png", dpi=80)
+
+
+if __name__ == "__main__":
+    main()
