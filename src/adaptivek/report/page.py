@@ -218,7 +218,7 @@ def _minus(text: str) -> str:
 
 def _pictures(table: Sequence[Row], methods: Sequence[str]) -> dict[str, Picture]:
     """All figures for which there are results, by name."""
-    finished_rows = [row for row in table if any(cell.results for cell in row.cells.values())]
+    finished_rows = [row for row in table if any(row.has(method) for method in methods)]
     pictures = (
         [figures.overview(finished_rows, methods), figures.accuracies(finished_rows, methods)] if finished_rows else []
     )
