@@ -8,7 +8,10 @@ How sure networks are of themselves is no probability yet. p is taken to the pow
 noise as the noise ratio says (see `floor`): too flat a p would explain all noise as doubt, too sharp a one all doubt as
 noise. A network may also name some classes too often. So there are three ways to explain the labels: noise that is the
 same for all classes, one number; the same with a weight for each class by which p is made fair, K numbers; the full
-matrix, K (K - 1). That which pays best for its numbers is taken (Schwarz's criterion).
+matrix, K (K - 1). That which pays best for its numbers is taken (Schwarz's criterion), the matrix only if it can have
+as little noise as the ratio says.
+
+The ratio may be wrong, and rows are to be ranked well all the same: see `for_ranking`.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ Codes = NDArray[np.int64]
 POWERS = (0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.25, 1.6, 2.0, 2.6, 3.3, 4.5, 6.0, 8.0, 11.0, 15.0)
 FLOOR = 1e-4  #: no class is less likely than this: a network may be wrong
 ROUNDS = 60  #: of EM, at most
+NEAR = 0.01  #: by which a matrix may have more noise than the ratio at the lowest power
+ANY = 0.01  #: of the labels may be anything, when rows are ranked
 PULL = 10.0  #: rows' worth by which a class is pulled towards noise that is the same for all classes
 MOST_ROWS = 50_000  #: more say nothing new about the matrix
 CHUNK = 500_000
@@ -59,9 +64,21 @@ def fit(slots: Slots, labels: Codes, classes: int, ratio: float, seed: int = 0) 
         slots, labels = slots.of(some), labels[some]
     found = []
     for even, weighed, numbers in ((True, False, 1), (True, True, classes), (False, False, classes * (classes - 1))):
-        _, likelihood, fitted = _with_noise(ratio, slots, labels, classes, even, weighed)
+        noise, likelihood, fitted = _with_noise(ratio, slots, labels, classes, even, weighed)
+        if not even and fitted.power == POWERS[0] and noise > ratio + NEAR:
+            continue  # more noise than there is, though p is as flat as can be: it explains doubt, not noise
         found.append((likelihood * len(labels) - math.log(len(labels)) / 2 * numbers, fitted))
     return max(found, key=lambda pair: pair[0])[1]
+
+
+def for_ranking(fitted: Fit) -> Fit:
+    """The same with p no flatter than the network says, and no way from class to class ruled out.
+
+    A ratio that is too low flattens p and empties the matrix, and all labels look right. So the order of the rows does
+    not hang on the ratio: without noise, it is that of the probability of the label.
+    """
+    even = 1 / len(fitted.transition)
+    return fitted._replace(power=max(1.0, fitted.power), transition=(1 - ANY) * fitted.transition + ANY * even)
 
 
 def _with_noise(

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .agreement import hard_rows
 from .dynamics import Dynamics
-from .estimate import Codes, Fit, Floats, Slots, fit, posterior
+from .estimate import Codes, Fit, Floats, Slots, fit, for_ranking, posterior
 from .floor import Ratio, noise_floor
 
 LEARNED = 0.1  #: of the way from guessing to always right, on average over the classes: less is nothing
@@ -33,12 +34,14 @@ def judge(dynamics: Dynamics, labels: Codes, classes: list[str], seed: int = 0) 
     """The matrix and the ratio come from the network that has not seen the row; the score from both networks."""
     other, own = Slots(*dynamics.other.tables()), Slots(*dynamics.own.tables())
     guess = _highest(other)
-    found = noise_floor(_sureness(other), guess == labels, len(classes))
+    sureness, others = _sureness(other), guess != labels
+    floor = noise_floor(sureness, ~others, len(classes))
+    found = hard_rows(floor, sureness, _doubt(other), others, guess != _highest(own))
     ratio = found.ratio
     fitted = fit(other, labels, len(classes), ratio, seed)
     wrong = 1 - posterior(other, labels, fitted).right
     both = together(other, own)
-    score, best_other = posterior(both, labels, fitted)
+    score, best_other = posterior(both, labels, for_ranking(fitted))
     number = round(ratio * len(labels))
     is_issue = np.zeros(len(labels), bool)
     is_issue[np.argsort(score, kind="stable")[:number]] = True
@@ -56,11 +59,11 @@ def judge(dynamics: Dynamics, labels: Codes, classes: list[str], seed: int = 0) 
         noise_per_class=per_class,
         ratio=found,
         accuracy=float((guess == labels).mean()),
-        warnings=doubts(guess, labels, classes, ratio),
+        warnings=doubts(guess, labels, classes, ratio, found != floor),
     )
 
 
-def doubts(guess: Codes, labels: Codes, classes: list[str], ratio: float) -> list[str]:
+def doubts(guess: Codes, labels: Codes, classes: list[str], ratio: float, hard: bool = False) -> list[str]:
     """Why not to trust the audit; nothing if there is no reason."""
     counts = np.bincount(labels, minlength=len(classes))
     recall = np.bincount(labels, guess == labels, len(classes)) / np.maximum(counts, 1)
@@ -75,6 +78,11 @@ def doubts(guess: Codes, labels: Codes, classes: list[str], ratio: float) -> lis
         )
     elif ratio > MOST_NOISE * (1 - chance):
         found.append("So many labels look wrong that the estimate may be far off.")
+    if hard:
+        found.append(
+            "Hard rows seem to be mislabelled more often than easy ones, or classes overlap: of the share of wrong "
+            "labels no more is known than its interval."
+        )
     rare = [name for name, count in zip(classes, counts, strict=True) if count < FEW_ROWS]
     if rare:
         found.append(
@@ -114,3 +122,9 @@ def _sureness(slots: Slots) -> NDArray[np.float64]:
     p = np.clip(slots.p.max(1).astype(np.float64), 1e-4, 1 - 1e-4)
     odds: NDArray[np.float64] = np.log(p / (1 - p))
     return odds
+
+
+def _doubt(slots: Slots) -> NDArray[np.float64]:
+    """Of the most likely class: the chance that it is another."""
+    doubt: NDArray[np.float64] = 1 - slots.p.max(1).astype(np.float64)
+    return doubt
