@@ -32,12 +32,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", nargs="+", default=["digits"])
     parser.add_argument("--methods", nargs="+", default=list(COMPARED))
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", default="", help="results/beyond for digits, results/methods for images, if not given")
     parser.add_argument("--only-table", action="store_true", help="run nothing: print what is there")
     given = parser.parse_args()
 
-    cells = [(kind, rate) for kind in KINDS for rate in RATES] + [("directed", 0.0)]
+    cells = [(kind, rate) for kind in given.kinds for rate in RATES] + [("directed", 0.0)]
     specs = [
         RunSpec(dataset, method, kind, rate, seed=seed, recipe=_recipe(dataset, method))
         for dataset in given.datasets

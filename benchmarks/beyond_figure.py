@@ -75,7 +75,6 @@ def main() -> None:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(given.out / "beyond.svg", metadata={"Date": None})
-    figure.savefig(given.out / "beyond.png", dpi=80)
 
 
 if __name__ == "__main__":
