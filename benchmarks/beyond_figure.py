@@ -34,7 +34,6 @@ def settings(axes: Axes, path: Path) -> None:
     axes.set_xlabel(f"{len(lines)} random settings, each method's in order")
     axes.set_ylabel("points above plain training")
     axes.set_title("Random settings")
-    axes.legend(frameon=False)
 
 
 def gaps(axes: Axes, dataset: str) -> None:
@@ -67,13 +66,15 @@ def main() -> None:
     parser.add_argument("--settings", type=Path, default=Path("results/beyond/settings.jsonl"))
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    figure = Figure(figsize=(13, 4), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(13, 4.3), layout="constrained", facecolor="white")
     first, *others = figure.subplots(1, 3)
     settings(first, given.settings)
     for axes, dataset in zip(others, rivals.DATASETS, strict=True):
         gaps(axes, dataset)
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
+    handles = others[-1].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=len(COLOURS), frameon=False)
     figure.savefig(given.out / "beyond.svg", metadata={"Date": None})
 
 
