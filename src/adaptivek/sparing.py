@@ -16,7 +16,7 @@ from .selection import Selection
 class Sparing(Sampler[int]):
     """Rows for an epoch in random order: those believed, and of the others each in one of ``every`` epochs.
 
-    A row that is believed again when it is visited is back for good. With 40 % wrong labels and ``every=4`` an epoch
+    A row that is believed again when it is visited is back for good. Once 40 % are doubted, with ``every=4`` an epoch
     is 0.7 of what it was. Each pass over it is an epoch.
 
     >>> loader = DataLoader(adaptivek.indexed(train_set), batch_size=32, sampler=Sparing(criterion, labels))
