@@ -54,7 +54,7 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "gce": (GCE, {}),
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
     "label-memory:beta=0.2": (LabelMemory, {"beta": 0.2}),
-    "label-memory:beta=0.4,caution=1.0": (LabelMemory, {"beta": 0.4, "caution": 1.0}),
+    "label-memory:beta=0.2,caution=0.8": (LabelMemory, {"beta": 0.2, "caution": 0.8}),
     "label-noised-trim": (LabelNoisedTrim, {}),
     "label-noised-trim:flip=0.5,largest=0.3,smallest=0.0": (
         LabelNoisedTrim,

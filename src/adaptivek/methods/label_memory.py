@@ -102,7 +102,8 @@ class LabelMemory(Selector[Remembered]):
                 beta * weight * p
             )  # no memory: as if the row had always been predicted like this, but for the last visit
         else:
-            moved = torch.lerp(rows_of(state.predictions, rows), p, (1 - beta) * weight)
+            pace = (1 - beta) * weight
+            moved = (1 - pace) * rows_of(state.predictions, rows) + pace * p
         memory = _memory(moved, given)
         odds, trust = (rows_of(table, labels) for table in weigh(state.mistakes))
         believed = _believed(memory, odds, given)
