@@ -47,7 +47,7 @@ def main() -> None:
         for method in (*BOUNDS, *given.methods)
         if kind != "instance" or not RECIPES[dataset].network.startswith("text")
     ]
-    folder = given.out or ("results/methods" if "mnist" in "".join(given.datasets) else "results/beyond")
+    folder = given.out or ("results/methods" if set(given.datasets) & set(rivals.DATASETS) else "results/beyond")
     accuracy: dict[tuple[Cell, str], list[float]] = defaultdict(list)
     errors: dict[tuple[Cell, str], list[float]] = defaultdict(list)
     kept = (Store(folder).read(spec) for spec in specs)

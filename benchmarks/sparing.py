@@ -12,6 +12,7 @@ import argparse
 import time
 
 import torch
+from testing import test_accuracy
 from torch import Tensor
 from torch.utils.data import RandomSampler
 
@@ -35,9 +36,7 @@ def train(data: Split, labels: Tensor, kind: str, epochs: int, device: torch.dev
     criterion.to(device)
     sampler = Sparing(criterion, y) if kind == "sparing" else RandomSampler(range(len(y)))
     model.train()
-    torch.cuda.synchronize() if device.type == "cuda" else None
-    clock = time.perf_counter if device.type == "cuda" else time.process_time  # others may use the processor
-    started, visits = clock(), 0
+    started, visits = _now(device), 0
     for _ in range(epochs):
         rows = torch.tensor(list(sampler)).to(device)
         visits += len(rows)
@@ -47,12 +46,15 @@ def train(data: Split, labels: Tensor, kind: str, epochs: int, device: torch.dev
             loss.backward()
             optimizer.step()
         decay.step()
-    torch.cuda.synchronize() if device.type == "cuda" else None
-    seconds = clock() - started
-    model.eval()
-    with torch.no_grad():
-        found = torch.cat([model(part.to(device)).argmax(1).cpu() for part in data.x_test.split(1_000)])
-    return seconds, visits / (epochs * len(y)), 100 * float((found == data.y_test).float().mean())
+    seconds = _now(device) - started
+    return seconds, visits / (epochs * len(y)), test_accuracy(model, data, device)
+
+
+def _now(device: torch.device) -> float:
+    if device.type != "cuda":
+        return time.process_time()  # others may use the processor
+    torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import argparse
 import warnings
 
 import torch
+from testing import test_accuracy
 
 from adaptivek import Selection, Watch
 from adaptivek.data import Split, load
@@ -42,10 +43,7 @@ def train(data: Split, watched: bool, epochs: int, device: torch.device) -> list
             optimizer.step()
             if watch is not None:
                 watch(y[index])
-        model.eval()
-        with torch.no_grad():
-            named = torch.cat([model(part.to(device)).argmax(1).cpu() for part in data.x_test.split(1_000)])
-        found.append(100 * float((named == data.y_test).float().mean()))
+        found.append(test_accuracy(model, data, device))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Sequence
@@ -83,3 +84,17 @@ def _bell(centre: float, width: float, number: int) -> list[int]:
     middles = [(place + 0.5) * REACH / BINS for place in range(BINS)]
     heights = [math.exp(-(((middle - centre) / width) ** 2)) for middle in middles]
     return [round(number * height / sum(heights)) for height in heights]
+
+
+def result(
+    method: str, last: float, rate: float = 0.2, seed: int = 0, best: float | None = None, dataset: str = "digits"
+) -> Result:
+    """A run with these accuracies at its end."""
+    run = made(RunSpec(dataset, method, "directed", rate, seed=seed, recipe=SHORT), batches=3)
+    end = dataclasses.replace(run.epochs[-1], test_accuracy=last, best_test_accuracy=last if best is None else best)
+    return dataclasses.replace(run, epochs=[*run.epochs[:-1], end])
+
+
+def setting(rate: float = 0.2, **accuracies: float) -> list[Result]:
+    names = {"vanilla_mkl": "vanilla+mkl", "adaptive_k": "adaptive-k"}
+    return [result(names.get(name, name), value, rate) for name, value in accuracies.items()]

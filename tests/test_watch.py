@@ -20,6 +20,17 @@ def batch(late: int | None) -> torch.Tensor:
     return known
 
 
+def about_to_look(late: int, plain: int) -> tuple[adaptivek.Selection, adaptivek.Watch]:
+    """After ten steps that lose a class; the last of them has not been told to the watch."""
+    criterion = adaptivek.Selection("mkl:keep=0.75")
+    watch = adaptivek.Watch(criterion, classes=4, every=10, plain=plain)
+    for step in range(10):
+        criterion(batch(late), LABELS)
+        if step < 9:
+            watch(LABELS)
+    return criterion, watch
+
+
 def test_shares_are_those_counted_by_hand():
     criterion = adaptivek.Selection("adaptive-k", warmup=0)
     watch = adaptivek.Watch(criterion, classes=5, every=20, plain=0, least=0.0)
@@ -40,13 +51,8 @@ def test_shares_are_those_counted_by_hand():
 
 
 def test_a_class_that_is_lost_is_heard_of_and_trained_on_again():
-    criterion = adaptivek.Selection("mkl:keep=0.75")
-    watch = adaptivek.Watch(criterion, classes=4, every=10, plain=10)
-    for _ in range(9):
-        criterion(batch(late=2), LABELS)
-        watch(LABELS)
+    criterion, watch = about_to_look(late=2, plain=10)
     assert not criterion.kept[LABELS == 2].any()
-    criterion(batch(late=2), LABELS)
     with pytest.warns(UserWarning, match=re.escape("mkl is losing classes: 2 (") + ".*10 steps"):
         watch(LABELS)
     assert watch.lost == [2]
@@ -60,12 +66,7 @@ def test_a_class_that_is_lost_is_heard_of_and_trained_on_again():
 
 
 def test_it_may_only_warn():
-    criterion = adaptivek.Selection("mkl:keep=0.75")
-    watch = adaptivek.Watch(criterion, classes=4, every=10, plain=0)
-    for _ in range(9):
-        criterion(batch(late=1), LABELS)
-        watch(LABELS)
-    criterion(batch(late=1), LABELS)
+    criterion, watch = about_to_look(late=1, plain=0)
     with pytest.warns(UserWarning, match="losing classes"):
         watch(LABELS)
     assert criterion.warmup == 0

@@ -17,7 +17,8 @@ class Watch:
     """Counts what is kept of each class; when one is being lost, warns and has the criterion train plainly for a while.
 
     A rule that leaves out high losses leaves out a class that is learned late, and so never learns it. That shows in
-    the shares kept long before it shows in the accuracy.
+    the shares kept long before it shows in the accuracy. It is no part of the criterion's state: a run that is resumed
+    needs a new one.
 
     >>> watch = adaptivek.Watch(criterion, classes=10)
     >>> loss = criterion(logits, y, index)
