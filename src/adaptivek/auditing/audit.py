@@ -16,10 +16,12 @@ from ..train import find_device
 from .judge import judge
 from .networks import NETWORKS, PLANS, maker, suited
 from .result import AuditResult
+from .sentences import encoded
 from .sources import find
 from .training import Run
 
 CHECKPOINT = "checkpoint.pt"
+ADVICE = " A sentence encoder may help: encoder=..., or --encoder."  #: where nothing is learned from texts
 
 #: told how many of how many batches are done
 Progress = Callable[[int, int], None]
@@ -31,10 +33,12 @@ def audit(
     model: nn.Module | None = None,
     *,
     text: str | None = None,
+    encoder: str | Path | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
+    encoding: Progress | None = None,
     **plan: Any,
 ) -> AuditResult:
     """How wrong the labels are, which rows, and what they should be, from one training run.
@@ -47,10 +51,13 @@ def audit(
         model: your own network, that gives logits for a batch of inputs; copies of it are trained. By default one
             that suits the kind of data.
         text: the name of the text column; found if there is one.
+        encoder: of texts: a sentence encoder that turns them into embeddings first, by its folder or its name on the
+            Hub. Needs sentence-transformers.
         folder: where checkpoints are kept while training, and to which the files are written at the end.
         resume: go on from the checkpoint in ``folder``.
         device: where to train: auto, cpu, cuda.
         progress: called after every batch with how many are done, and of how many.
+        encoding: the same before training, while texts go through the encoder.
         plan: method, epochs, batch_size, learning_rate, optimizer, weight_decay, augment, seed: see `training.Plan`.
     """
     started = time.perf_counter()
@@ -60,22 +67,27 @@ def audit(
         raise ValueError("audit: folder must be given to resume, got None")
     where = find_device(device)
     given = find(data, labels, text)
-    chosen = dataclasses.replace(suited(PLANS[given.kind], len(given.labels)), **plan)
+    kind = given.kind
+    if encoder is not None:
+        given, kind = encoded(given, encoder, str(where), encoding), "features"
+    chosen = dataclasses.replace(suited(PLANS[kind], len(given.labels)), **plan)
     run = Run(
         given.fetch,
         given.labels,
         len(given.classes),
-        maker(given.kind, given.inputs, len(given.classes), model),
+        maker(kind, given.inputs, len(given.classes), model),
         chosen,
         str(where),
+        None if encoder is None else str(encoder),
     )
     _train(run, None if folder is None else Path(folder), resume, progress)
-    verdict = judge(run.dynamics, given.labels, given.classes, chosen.seed)
+    advice = ADVICE if kind == "text" and model is None else ""
+    verdict = judge(run.dynamics, given.labels, given.classes, chosen.seed, advice)
     settings = dataclasses.asdict(chosen) | {
         "source": str(data) if isinstance(data, (str, Path)) else None,
         "kind": given.kind,
         "method": chosen.chosen(len(given.labels), len(given.classes)),
-        "network": NETWORKS[given.kind].__name__ if model is None else type(model).__name__,
+        "network": NETWORKS[kind].__name__ if model is None else type(model).__name__,
         "device": str(where),
         "even_noise": verdict.fitted.even,
         "power": verdict.fitted.power,

@@ -22,6 +22,7 @@ def audit(
     folder: Annotated[Path, tyro.conf.arg(name="out", metavar="DIR")] = Path("audit"),
     label: str | None = None,
     text: str | None = None,
+    encoder: str | None = None,
     features: Path | None = None,
     labels: Path | None = None,
     method: str = "auto",
@@ -43,6 +44,7 @@ def audit(
         folder: folder for the results
         label: the column that holds the labels
         text: the column that holds the texts; found if there is one
+        encoder: a sentence encoder for the texts: its folder, or its name on the Hub; needs sentence-transformers
         features: a .npy file of numbers (rows, columns), in place of SOURCE; needs --labels
         labels: a .npy file with a label for each row, or a text file with one a line
         method: how to train in spite of wrong labels: see `adaptivek methods`
@@ -72,14 +74,20 @@ def audit(
     }
     with progress_bar() as progress:
         bar = progress.add_task("training", total=None, status="reading")
+
+        def show(work: str, done: int, total: int) -> None:
+            progress.update(bar, description=work, completed=done, total=total, status="")
+
         result = carry_out(
             str(source if features is None else features),
             label if labels is None else read_array(labels),
             text=text,
+            encoder=encoder,
             folder=folder,
             resume=resume,
             device=device,
-            progress=lambda done, total: progress.update(bar, completed=done, total=total, status=""),
+            progress=lambda done, total: show("training", done, total),
+            encoding=lambda done, total: show("encoding", done, total),
             **{name: value for name, value in plan.items() if value is not None},
         )
     _show(result)

@@ -17,7 +17,7 @@ from ..data.text import tokenise, words
 from .encode import encode_table, find_text
 from .images import Picture, of_tensor, read_images, thumbnails
 from .labels import read_labels
-from .networks import taken_from
+from .networks import standardised, taken_from
 from .training import Fetch
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def from_tensor(x: Tensor, values: Sequence[Any]) -> Given:
     x = x[torch.from_numpy(row)]
     content = None
     if x.dim() == 2:
-        x = (x - x.mean(0)) / x.std(0, correction=0).clamp(min=1e-6)
+        x = standardised(x)
     else:
         content = of_tensor(x)
     kind = "features" if x.dim() == 2 else "image"

@@ -30,8 +30,11 @@ class Verdict(NamedTuple):
     warnings: list[str]
 
 
-def judge(dynamics: Dynamics, labels: Codes, classes: list[str], seed: int = 0) -> Verdict:
-    """The matrix and the ratio come from the network that has not seen the row; the score from both networks."""
+def judge(dynamics: Dynamics, labels: Codes, classes: list[str], seed: int = 0, advice: str = "") -> Verdict:
+    """The matrix and the ratio come from the network that has not seen the row; the score from both networks.
+
+    ``advice`` is given where nothing was learned.
+    """
     other, own = Slots(*dynamics.other.tables()), Slots(*dynamics.own.tables())
     guess = _highest(other)
     sureness, others = _sureness(other), guess != labels
@@ -59,11 +62,13 @@ def judge(dynamics: Dynamics, labels: Codes, classes: list[str], seed: int = 0) 
         noise_per_class=per_class,
         ratio=found,
         accuracy=float((guess == labels).mean()),
-        warnings=doubts(guess, labels, classes, ratio, found != floor),
+        warnings=doubts(guess, labels, classes, ratio, found != floor, advice),
     )
 
 
-def doubts(guess: Codes, labels: Codes, classes: list[str], ratio: float, hard: bool = False) -> list[str]:
+def doubts(
+    guess: Codes, labels: Codes, classes: list[str], ratio: float, hard: bool = False, advice: str = ""
+) -> list[str]:
     """Why not to trust the audit; nothing if there is no reason."""
     counts = np.bincount(labels, minlength=len(classes))
     recall = np.bincount(labels, guess == labels, len(classes)) / np.maximum(counts, 1)
@@ -75,6 +80,7 @@ def doubts(guess: Codes, labels: Codes, classes: list[str], ratio: float, hard: 
             f"The audit is not to be trusted: the network has learned next to nothing. It finds the label of "
             f"{recall.mean():.0%} of the rows it has not seen, on average over the classes; guessing {chance:.0%}. "
             "Either the inputs say nothing about the labels, or the network does not suit them, or rows are too few."
+            + advice
         )
     elif ratio > MOST_NOISE * (1 - chance):
         found.append("So many labels look wrong that the estimate may be far off.")

@@ -89,6 +89,11 @@ def maker(kind: str, inputs: int, classes: int, model: nn.Module | None) -> Call
     return make
 
 
+def standardised(x: Tensor) -> Tensor:
+    """Features, each with mean 0 and spread 1."""
+    return (x - x.mean(0)) / x.std(0, correction=0).clamp(min=1e-6)
+
+
 def taken_from(x: Tensor) -> Callable[..., Tensor]:
     """Inputs by row number, from a tensor in memory; bytes of images become numbers around 0."""
     if x.dtype != torch.uint8:

@@ -72,9 +72,17 @@ class Run:
     """Two networks, a half of the rows each. `epoch` trains one epoch; all that is random follows from the seed."""
 
     def __init__(
-        self, fetch: Fetch, labels: Codes, classes: int, make_model: Callable[[int], nn.Module], plan: Plan, device: str
+        self,
+        fetch: Fetch,
+        labels: Codes,
+        classes: int,
+        make_model: Callable[[int], nn.Module],
+        plan: Plan,
+        device: str,
+        encoder: str | None = None,
     ) -> None:
         self.fetch, self.classes, self.plan, self.device = fetch, classes, plan, torch.device(device)
+        self.encoder = encoder  # what the inputs were made by, that none goes on with those of another
         self.labels = torch.from_numpy(labels).to(self.device)
         self.done = 0
         self.halves = _halves(labels, plan.seed)
@@ -172,6 +180,7 @@ class Run:
         """What a checkpoint must agree with."""
         return {
             "plan": asdict(self.plan),
+            "encoder": self.encoder,
             "classes": self.classes,
             "labels": zlib.crc32(self.labels.cpu().numpy().tobytes()),
         }

@@ -1,0 +1,64 @@
+"""Texts to numbers by a sentence encoder that was trained before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .given import Given
+from .networks import standardised, taken_from
+
+AT_ONCE = 1_024  #: texts that are encoded before the next are told of
+OLDEST = 6  #: sentence-transformers before it runs code that it finds in a local folder
+
+
+def encoded(given: Given, name: str | Path, device: str, progress: Callable[[int, int], None] | None = None) -> Given:
+    """The same rows, with embeddings of their texts for inputs; ``progress`` is told how many of how many are done."""
+    if given.kind != "text":
+        raise ValueError(f"audit: encoder must be left out where the data are not texts, got {name} for {given.kind}")
+    encoder, texts = load_encoder(name, device), given.content
+    parts = []
+    for start in range(0, len(texts), AT_ONCE):
+        parts.append(encoder.encode(texts[start : start + AT_ONCE], show_progress_bar=False))
+        if progress is not None:
+            progress(min(start + AT_ONCE, len(texts)), len(texts))
+    x = torch.from_numpy(np.concatenate(parts)).float()
+    if not bool(x.isfinite().all()):
+        raise ValueError(f"audit: encoder must give finite numbers, got NaN or infinite ones from {name}")
+    about = given.about | {"encoder": str(name)}
+    return replace(given, fetch=taken_from(standardised(x)), inputs=x.shape[1], about=about)
+
+
+def load_encoder(name: str | Path, device: str) -> Any:
+    """From a folder, or from the Hub. No code that comes with it is run, and its network is never unpickled."""
+    try:
+        import sentence_transformers
+    except ImportError:
+        raise ImportError("a sentence encoder needs sentence-transformers: pip install 'adaptivek[encoder]'") from None
+    version = sentence_transformers.__version__
+    if int(version.partition(".")[0]) < OLDEST:
+        raise ImportError(
+            f"a sentence encoder needs sentence-transformers {OLDEST} or later, got {version}: "
+            "pip install 'adaptivek[encoder]'"
+        )
+    try:
+        if not str(name):
+            raise ValueError("the name is empty")
+        return sentence_transformers.SentenceTransformer(
+            str(name),
+            device=device,
+            trust_remote_code=False,
+            local_files_only=Path(name).is_dir(),  # a folder has all that is needed: the Hub is not asked
+            model_kwargs={"use_safetensors": True},
+        )
+    except Exception as error:  # no network, no such name, no model in the folder: many kinds
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"audit: encoder must be the folder of a sentence encoder with safetensors, or its name on the Hub; "
+            f"{name} cannot be loaded: {reason}"
+        ) from None
