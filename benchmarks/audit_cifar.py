@@ -17,7 +17,6 @@ import pyarrow.parquet as parquet
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from adaptivek.auditing.dynamics import Dynamics
 from adaptivek.auditing.estimate import Slots
 from adaptivek.auditing.judge import judge, probability, together
 from adaptivek.auditing.training import Plan, Run
@@ -61,12 +60,12 @@ def main() -> None:
         run.epoch()
         if epoch % 10 == 9:
             print(f"epoch {epoch + 1}, {time.perf_counter() - started:.0f} s", flush=True)
-    report(run.dynamics, labels, clean, time.perf_counter() - started)
+    report(run, labels, clean, time.perf_counter() - started)
 
 
-def report(seen: Dynamics, labels: np.ndarray, clean: np.ndarray, seconds: float) -> None:
-    wrong = labels != clean
-    verdict = judge(seen, labels, [str(k) for k in range(10)])
+def report(run: Run, labels: np.ndarray, clean: np.ndarray, seconds: float) -> None:
+    seen, wrong = run.dynamics, labels != clean
+    verdict = judge(seen, labels, [str(k) for k in range(10)], stock=run.stock)
     other, own = Slots(*seen.other.tables()), Slots(*seen.own.tables())
     found = {
         "posterior": verdict.score,

@@ -18,30 +18,30 @@ import torch
 from audit_data import DATASETS, KINDS, Cell, make
 from sklearn.metrics import roc_auc_score
 
-from adaptivek.auditing.dynamics import Dynamics
 from adaptivek.auditing.estimate import Slots, _fit, posterior
-from adaptivek.auditing.judge import _highest, judge, probability, together
+from adaptivek.auditing.judge import judge, probability, together
 from adaptivek.auditing.networks import PLANS, maker, suited, taken_from
 from adaptivek.auditing.training import Run
 from adaptivek.methods.beta_mixture import posterior as mixture
 
 
-def train(cell: Cell, method: str, seed: int, device: str) -> Dynamics:
+def train(cell: Cell, method: str, seed: int, device: str) -> Run:
     plan = replace(suited(PLANS[cell.kind], len(cell.labels)), method=method, seed=seed)
     run = Run(
         taken_from(cell.x), cell.labels, cell.classes, maker(cell.kind, cell.inputs, cell.classes, None), plan, device
     )
     for _ in range(plan.epochs):
         run.epoch()
-    return run.dynamics
+    return run
 
 
-def scores(cell: Cell, seen: Dynamics) -> dict[str, np.ndarray]:
+def scores(cell: Cell, run: Run) -> dict[str, np.ndarray]:
     """Higher: more likely right."""
+    seen = run.dynamics
     own, other = Slots(*seen.own.tables()), Slots(*seen.other.tables())
     both = together(other, own)
     visits = np.maximum(seen.visits.cpu().numpy(), 1)
-    verdict = judge(seen, cell.labels, [str(k) for k in range(cell.classes)])
+    verdict = judge(seen, cell.labels, [str(k) for k in range(cell.classes)], stock=run.stock)
     return {
         "late loss": -seen.late_loss.cpu().numpy(),
         "mean loss": -seen.loss.cpu().numpy() / visits,
@@ -55,11 +55,11 @@ def scores(cell: Cell, seen: Dynamics) -> dict[str, np.ndarray]:
     }
 
 
-def ratios(cell: Cell, seen: Dynamics) -> dict[str, float]:
-    other = Slots(*seen.other.tables())
-    verdict = judge(seen, cell.labels, [str(k) for k in range(cell.classes)])
+def ratios(cell: Cell, run: Run) -> dict[str, float]:
+    seen, other = run.dynamics, Slots(*run.dynamics.other.tables())
+    verdict = judge(seen, cell.labels, [str(k) for k in range(cell.classes)], stock=run.stock)
     loss = torch.from_numpy(-np.log(np.maximum(probability(other, cell.labels), 1e-6)))
-    guess = _highest(other)
+    guess = other.named()
     return {
         "noise floor": verdict.ratio.ratio,
         "interval, low": verdict.ratio.low,
@@ -101,13 +101,13 @@ def main() -> None:
             for noise in given.noises if rate else given.noises[:1]:
                 cell = make(dataset, noise, rate, given.seed)
                 for method in given.methods:
-                    seen = train(cell, method, given.seed, given.device)
+                    run = train(cell, method, given.seed, given.device)
                     ranked = {
                         name: f"{roc_auc_score(~cell.wrong, score):.3f}" if rate else "-"
-                        for name, score in scores(cell, seen).items()
+                        for name, score in scores(cell, run).items()
                     }
                     off = {
-                        name: f"{100 * (found - cell.wrong.mean()):+.1f}" for name, found in ratios(cell, seen).items()
+                        name: f"{100 * (found - cell.wrong.mean()):+.1f}" for name, found in ratios(cell, run).items()
                     }
                     if not titles:
                         titles = ["data", "noise", "method", *ranked, *off]

@@ -45,7 +45,7 @@ def ours(cell: Cell, seed: int, device: str, method: str) -> dict[str, object]:
               maker(cell.kind, cell.inputs, cell.classes, None), plan, device)  # fmt: skip
     for _ in range(plan.epochs):
         run.epoch()
-    verdict = judge(run.dynamics, cell.labels, [str(k) for k in range(cell.classes)], seed)
+    verdict = judge(run.dynamics, cell.labels, [str(k) for k in range(cell.classes)], seed, stock=run.stock)
     seconds, processor = time.perf_counter() - started, time.process_time() - processor
     ratio, low, high = verdict.ratio
     return {

@@ -38,8 +38,8 @@ def blobs(
 
 def drawn(
     ratio: float, classes: int, seed: int, rows: int = 3_000, follows: float | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sureness and agreement of a network that errs less the surer it is, on labels with this noise.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sureness, agreement and classes of a network that errs less the surer it is, on labels with this noise.
 
     ``follows`` is how often it errs the way that the noise goes: by chance, unless told.
     """
@@ -48,7 +48,7 @@ def drawn(
     true_guess = rng.random(rows) < 1 / (1 + np.exp(-(0.5 + 0.9 * sureness)))
     wrong = rng.random(rows) < ratio
     lucky = ~true_guess & wrong & (rng.random(rows) < (1 / (classes - 1) if follows is None else follows))
-    return sureness, (true_guess & ~wrong) | lucky
+    return sureness, (true_guess & ~wrong) | lucky, rng.integers(0, classes, rows)
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.1, 0.4])
@@ -63,6 +63,18 @@ def test_errors_that_follow_the_noise_are_not_taken_for_less_noise():
     found = [noise_floor(*drawn(0.4, 10, seed, 10_000, follows=0.7), 10) for seed in range(10)]
     assert np.mean([one.ratio for one in found]) == pytest.approx(0.4, abs=0.01)
     assert all(one.low <= 0.4 <= one.high for one in found)
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.2, 0.0), (0.3, 0.05)])
+def test_the_noise_of_one_class_is_not_lost_in_the_sureness_of_the_other(first, second):
+    found, truth = [], (first + second) / 2
+    for seed in range(10):
+        (sure, agrees, _), (surer, agree, _) = drawn(first, 2, seed), drawn(second, 2, seed + 100)
+        # of the clean class the network is surest
+        named = np.repeat([0, 1], 3_000)
+        found.append(noise_floor(np.append(sure, surer + 6), np.append(agrees, agree), named, 2))
+    assert np.mean([one.ratio for one in found]) == pytest.approx(truth, abs=0.01)
+    assert sum(one.low <= truth <= one.high for one in found) >= 9
 
 
 @pytest.mark.parametrize("sharpness", [1.0, 8.0])
@@ -183,23 +195,25 @@ def test_where_nothing_can_be_learned_it_says_so():
     assert "not to be trusted" in result.warnings[0]
 
 
-def test_stopped_and_gone_on_with_it_comes_to_the_same_end(tmp_path):
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.9])  # before, between and after the turns
+def test_stopped_and_gone_on_with_it_comes_to_the_same_end(tmp_path, share):
     x, _, labels = blobs(rate=0.2)
-    whole = adaptivek.audit(x, labels, epochs=6)
+    whole = adaptivek.audit(x, labels, epochs=8)
 
     def stop(done: int, total: int) -> None:
-        if done > total / 2:
+        if done > share * total:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        adaptivek.audit(x, labels, epochs=6, folder=tmp_path, progress=stop)
+        adaptivek.audit(x, labels, epochs=8, folder=tmp_path, progress=stop)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
     with pytest.raises(ValueError, match="other data or settings"):
         adaptivek.audit(x, labels, epochs=7, folder=tmp_path, resume=True)
     steps: list[int] = []
-    resumed = adaptivek.audit(x, labels, epochs=6, folder=tmp_path, resume=True, progress=lambda a, b: steps.append(a))
+    resumed = adaptivek.audit(x, labels, epochs=8, folder=tmp_path, resume=True, progress=lambda a, b: steps.append(a))
     assert steps[0] > 1
     np.testing.assert_array_equal(resumed.score, whole.score)
+    assert resumed.noise_ratio == whole.noise_ratio
     assert not (tmp_path / "checkpoint.pt").exists()
     assert (tmp_path / "report.html").exists()
 

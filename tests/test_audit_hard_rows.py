@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from adaptivek.auditing.agreement import hard_rows, least_noise
+from adaptivek.auditing.agreement import hard_rows, noise_by_sureness
 from adaptivek.auditing.estimate import Slots, fit, for_ranking, posterior
 from adaptivek.auditing.floor import Ratio, noise_floor
 from adaptivek.auditing.judge import probability, together
@@ -46,7 +46,7 @@ def ratios(data: Made) -> tuple[Ratio, Ratio]:
     """By the floor alone, and with what the second network says."""
     p = data.first.p.max(1)
     sureness, guess = np.log(p / (1 - p)), data.first.p.argmax(1)
-    floor = noise_floor(sureness, guess == data.labels, CLASSES)
+    floor = noise_floor(sureness, guess == data.labels, guess, CLASSES)
     return floor, hard_rows(floor, sureness, 1 - p, guess != data.labels, guess != data.second.p.argmax(1))
 
 
@@ -62,7 +62,7 @@ def labelled_by_people(learned: float, seed: int) -> tuple[Ratio, Ratio, float]:
     wrong = rng.random(len(chance)) < 0.5 - 0.3 * ((sureness + 1) / 6) ** 2
     follows = errs & wrong & (rng.random(len(chance)) < 0.5)  # the label is what the network takes the row for
     others = (errs | wrong) & ~follows
-    floor = noise_floor(sureness, ~others, CLASSES)
+    floor = noise_floor(sureness, ~others, np.zeros(len(chance), np.int64), CLASSES)
     return floor, hard_rows(floor, sureness, chance, others, differ), float(wrong.mean())
 
 
@@ -75,20 +75,32 @@ def test_what_the_surest_rows_show_is_not_taken_for_errors_of_the_network(learne
     assert found.low <= truth <= found.high
 
 
-def test_the_floor_stands_or_has_a_wider_interval_or_falls():
+def test_the_floor_stands_or_falls():
     sureness, doubt, differ = np.arange(20_000.0), np.zeros(20_000), np.zeros(20_000, bool)
     others = np.arange(20_000) % 10 < 6
     others[-1_000:] = np.arange(1_000) % 10 < 3  # of the surest twentieth 0.3, of the others 0.6
-    share, error = 0.95 * 0.6 + 0.05 * 0.3, (1 / 1_002) ** 0.5
-    surest = (0.3 - 2 * (0.3 * 0.7 / 1_000) ** 0.5 - error) / (1 - error)
-    for floor, expected in (
-        (Ratio(0.5, 0.4, 0.6), (0.5, 0.4, 0.6)),
-        (Ratio(0.2, 0.1, 0.3), (0.2, 0.1, share)),
-        (Ratio(0.1, 0.0, 0.2), ((surest + share) / 2, surest, share)),
-    ):
-        assert hard_rows(floor, sureness, doubt, others, differ) == pytest.approx(expected)
+    share = 0.95 * 0.6 + 0.05 * 0.3
+    least, likely = (
+        sum(
+            part * (other - 2 * (other * (1 - other) / 1_000) ** 0.5 - error) / (1 - error)
+            for part, other in ((0.95, 0.6), (0.05, 0.3))
+        )
+        for error in ((1 / 1_002) ** 0.5, 1 / 1_002)
+    )
+    for high in (likely - 0.029, 0.7):
+        assert hard_rows(Ratio(0.5, 0.4, high), sureness, doubt, others, differ) == (0.5, 0.4, high)
+    floor = Ratio(0.2, 0.1, likely - 0.031)
+    expected = ((likely + share) / 2, least, share)
+    assert hard_rows(floor, sureness, doubt, others, differ) == pytest.approx(expected)
     others[-1_000:] = np.arange(1_000) % 10 < 1  # too few of the surest: classes may overlap
     assert hard_rows(floor, sureness, doubt, others, differ) == floor
+
+
+def test_where_nothing_was_learned_the_interval_is_still_one():
+    rng = np.random.default_rng(0)
+    sureness, doubt, others = rng.random(200), np.full(200, 0.9), rng.random(200) < 0.95
+    found = hard_rows(Ratio(0.0, 0.0, 0.01), sureness, doubt, others, others)
+    assert found.low <= found.ratio <= found.high
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.4])
@@ -109,16 +121,18 @@ def test_classes_that_overlap_are_not_noise():
         assert found.ratio < 0.02
 
 
-def test_the_bounds_by_hand():
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_the_noise_by_hand(power):
     sureness, doubt = np.arange(2_000.0), np.full(2_000, 0.001)
     others, differ = np.zeros(2_000, bool), np.zeros(2_000, bool)
     others[-50:] = True  # half of the surest hundred
-    error = (1 / 102) ** 0.5
+    error = (1 / 102) ** power
     by_hand = (0.5 - 2 * 0.05 - error) / (1 - error)
-    np.testing.assert_allclose(least_noise(sureness, doubt, others, differ), by_hand)  # harder rows have no less
+    found = noise_by_sureness(sureness, doubt, others, differ, power)
+    np.testing.assert_allclose(found, by_hand)  # harder rows have no less
     differ[-80:] = True
-    assert (least_noise(sureness, doubt, others, differ) == 0).all()
-    assert (least_noise(sureness, doubt + 0.6, others, ~others) == 0).all()
+    assert (noise_by_sureness(sureness, doubt, others, differ, power) == 0).all()
+    assert (noise_by_sureness(sureness, doubt + 0.6, others, ~others, power) == 0).all()
 
 
 @pytest.mark.parametrize("sharpness", [1.5, 6.0])

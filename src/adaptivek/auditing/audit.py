@@ -82,7 +82,7 @@ def audit(
     )
     _train(run, None if folder is None else Path(folder), resume, progress)
     advice = ADVICE if kind == "text" and model is None else ""
-    verdict = judge(run.dynamics, given.labels, given.classes, chosen.seed, advice)
+    verdict = judge(run.dynamics, given.labels, given.classes, chosen.seed, advice, run.stock)
     settings = dataclasses.asdict(chosen) | {
         "source": str(data) if isinstance(data, (str, Path)) else None,
         "kind": given.kind,

@@ -15,21 +15,31 @@ from ..selection import Selection
 
 
 class EarlyLearning(nn.Module):
-    """`ELR`, its gradient written out; the same as `Selection` gives to the precision of the arithmetic."""
+    """`ELR`, its gradient written out; the same as `Selection` gives to the precision of the arithmetic.
+
+    Once there are beliefs, they take the place of what it remembers, and rows are trained on them.
+    """
 
     targets: Tensor
 
     def __init__(self, method: ELR, rows: int, classes: int) -> None:
         super().__init__()
-        self.method = method
+        self.method, self.believes = method, False
         self.register_buffer("targets", torch.zeros(rows, classes))
 
     def start_epoch(self, epoch: int) -> None:
         """Nothing goes by epochs."""
 
+    def believe(self, beliefs: Tensor) -> None:
+        """Train on these from now on: (rows, classes)."""
+        self.targets.copy_(beliefs)
+        self.believes = True
+
     @torch.no_grad()
     def gradient(self, logits: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
         """Of the loss of each network, the mean over its half of the batch."""
+        if self.believes:
+            return towards(self.targets[rows], logits)
         beta, strength = self.method.beta, self.method.strength
         p = logits.softmax(1)
         inside = p.clamp(EDGE, 1 - EDGE)
@@ -39,6 +49,11 @@ class EarlyLearning(nn.Module):
         gradient = p * (1 - pull + (pull * p).sum(1, keepdim=True))
         gradient.scatter_add_(1, labels[:, None], gradient.new_full((len(labels), 1), -1.0))
         return gradient.mul_(2 / len(labels))
+
+
+def towards(target: Tensor, logits: Tensor) -> Tensor:
+    """The gradient of cross-entropy with this target, of each network the mean over its half of the batch."""
+    return (logits.softmax(1) - target).mul_(2 / len(logits))
 
 
 class BySelection(Selection):

@@ -71,9 +71,13 @@ class Dynamics:
         self.visits[rows] += 1
         self.own.add(rows, p, SLOW, 1 - SLOW)
 
-    def never_seen(self, rows: Tensor, logits: Tensor) -> None:
-        """Remember what the network that does not train on these rows says of them."""
-        self.other.add(rows, logits.detach().float().softmax(1))
+    def never_seen(self, rows: Tensor, p: Tensor) -> None:
+        """Remember what the network that does not train on these rows says of them, as probabilities."""
+        self.other.add(rows, p)
+
+    def forget_others(self) -> None:
+        """Begin that mean anew."""
+        self.other.p.zero_()
 
     def state_dict(self) -> dict[str, Tensor]:
         plain = {name: getattr(self, name) for name in ("loss", "late_loss", "margin", "wrong", "visits")}

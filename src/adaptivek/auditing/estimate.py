@@ -44,6 +44,22 @@ class Slots(NamedTuple):
     def of(self, rows: NDArray[np.int64] | slice) -> Slots:
         return Slots(self.p[rows], None if self.classes is None else self.classes[rows])
 
+    def named(self) -> Codes:
+        """The most likely class of each row."""
+        place: Codes = self.p.argmax(1)
+        return place if self.classes is None else np.take_along_axis(self.classes, place[:, None], 1)[:, 0]
+
+    def sureness(self) -> NDArray[np.float64]:
+        """Of the most likely class: its log odds."""
+        p = np.clip(self.p.max(1).astype(np.float64), 1e-4, 1 - 1e-4)
+        odds: NDArray[np.float64] = np.log(p / (1 - p))
+        return odds
+
+    def doubt(self) -> NDArray[np.float64]:
+        """Of the most likely class: the chance that it is another."""
+        doubt: NDArray[np.float64] = 1 - self.p.max(1).astype(np.float64)
+        return doubt
+
 
 class Fit(NamedTuple):
     transition: Floats  #: (K, K) [true, given], rows add up to 1
@@ -116,6 +132,13 @@ def posterior(slots: Slots, labels: Codes, fitted: Fit) -> Posterior:
         joint = np.where(named == given[:, None], -1.0, joint + 1e-9 * p)
         other[part] = np.take_along_axis(named, joint.argmax(1)[:, None], 1)[:, 0]
     return Posterior(right, other)
+
+
+def shares(slots: Slots, labels: Codes, fitted: Fit) -> tuple[Floats, Codes]:
+    """How likely each class is under the label, and the classes that these are of."""
+    p, named = _to_power(slots, labels, len(fitted.transition), fitted.power)
+    joint = _joint(p, named, labels, fitted)
+    return joint / joint.sum(1, keepdims=True), named
 
 
 def _even(classes: int, noise: float) -> Floats:

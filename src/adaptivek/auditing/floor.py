@@ -11,10 +11,16 @@ classes alike. But a network errs the way that the noise has taught it, and the 
 that is the most that u may be. Whether the network is too sure of itself or not sure enough makes no difference, since
 a, b and u are fitted. The interval holds the ratios under which the data is not much less likely than under the best
 (the profile likelihood).
+
+The noise of one class may be more than that of another, and then the network is surest of the rows of the clean one,
+which are not the floor of the others. So each class that the network names gets a floor of its own if that raises the
+log likelihood by two for each number more that is fitted; if only by one, which is Akaike's limit, the ratio is that of
+one floor, and the interval holds both.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +28,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-BINS = 100  #: of equally many rows
+BINS = 100  #: of equally many rows, shared by the groups
+FEWEST_BINS = 20  #: of a group
+MOST_GROUPS, FEW_ROWS = 20, 100  #: classes with a floor of their own, at most; of fewer rows it would say nothing
+NUMBERS = 4  #: that are fitted for a floor
 RATIOS = np.linspace(0, 0.8, 161)
 DROP = 1.92  #: of the log likelihood, at the ends of a 95 % interval
 MODEL_ERROR = 0.005  #: by which the interval is wider on both sides, for what the model leaves out
@@ -35,44 +44,90 @@ class Ratio(NamedTuple):
     high: float
 
 
-def noise_floor(sureness: Floats, agrees: NDArray[np.bool_], classes: int) -> Ratio:
-    """The noise ratio and its interval, from how sure the network is of its class, and whether the label is that."""
-    number, others, mean = _binned(sureness, ~agrees)
+class Bins(NamedTuple):
+    """Rows of like sureness."""
+
+    number: Floats
+    others: Floats  #: how many have another label
+    sureness: Floats
+
+
+def noise_floor(sureness: Floats, agrees: NDArray[np.bool_], named: NDArray[np.int64], classes: int) -> Ratio:
+    """The noise ratio and its interval, from how sure the network is of what it names, and where the label is that."""
+    groups = _groups(named)
+    parts = [_binned(sureness[rows], ~agrees[rows], max(FEWEST_BINS, BINS // len(groups))) for rows in groups]
     most = 1 - 1 / classes  # beyond, labels would say nothing
     ratios = RATIOS[most * 0.95 > RATIOS]
-    likelihood = _likelihoods(ratios, number, others, mean - mean.max(), classes)
+    likelihood = _likelihoods(ratios, Bins(*map(np.concatenate, zip(*parts, strict=True))), classes)
+    one = _wider(_interval(ratios, likelihood))
+    if len(groups) == 1:
+        return one
+    each = [_likelihoods(ratios, part, classes) for part in parts]
+    gained = sum(float(of.max()) for of in each) - float(likelihood.max())
+    more = NUMBERS * (len(groups) - 1)
+    if gained <= more:
+        return one
+    own = _wider(_mean([_interval(ratios, of) for of in each], [len(rows) / len(named) for rows in groups]))
+    if gained <= 2 * more:
+        return one._replace(low=min(one.low, own.low), high=max(one.high, own.high))
+    return own
+
+
+def _groups(named: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Rows by the class that is named, those of small classes together."""
+    counts = np.bincount(named)
+    large = np.argsort(-counts, kind="stable")[:MOST_GROUPS]
+    large = large[counts[large] >= FEW_ROWS]
+    groups = [np.flatnonzero(named == group) for group in large]
+    rest = np.flatnonzero(~np.isin(named, large))
+    return [*groups, rest] if len(rest) else groups
+
+
+def _interval(ratios: Floats, likelihood: Floats) -> Ratio:
     near = ratios[likelihood > likelihood.max() - DROP]
-    low, high = max(0.0, near.min() - MODEL_ERROR), min(1.0, near.max() + MODEL_ERROR)
-    return Ratio(_peak(ratios, likelihood), float(low), float(high))
+    return Ratio(_peak(ratios, likelihood), float(near.min()), float(near.max()))
 
 
-def _binned(sureness: Floats, others: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
-    """Rows, those with another label, and the mean sureness in each bin."""
-    edges = np.quantile(sureness, np.linspace(0, 1, BINS + 1)[1:-1])
+def _mean(parts: list[Ratio], shares: list[float]) -> Ratio:
+    """Of all rows, from that of each group; groups are independent, so their errors add up in squares."""
+    ratio = sum(share * part.ratio for share, part in zip(shares, parts, strict=True))
+    below, above = (
+        math.sqrt(sum((share * (part.ratio - part[end])) ** 2 for share, part in zip(shares, parts, strict=True)))
+        for end in (1, 2)
+    )
+    return Ratio(ratio, ratio - below, ratio + above)
+
+
+def _wider(found: Ratio) -> Ratio:
+    return found._replace(low=max(0.0, found.low - MODEL_ERROR), high=min(1.0, found.high + MODEL_ERROR))
+
+
+def _binned(sureness: Floats, others: NDArray[np.bool_], bins: int) -> Bins:
+    edges = np.quantile(sureness, np.linspace(0, 1, bins + 1)[1:-1])
     place = np.searchsorted(edges, sureness, side="right")
-    number = np.bincount(place, minlength=BINS).astype(np.float64)
+    number = np.bincount(place, minlength=bins).astype(np.float64)
     some = number > 0
-    counts, sums = (np.bincount(place, of, BINS)[some].astype(np.float64) for of in (others, sureness))
-    return number[some], counts, sums / number[some]
+    counts, sums = (np.bincount(place, of, bins)[some].astype(np.float64) for of in (others, sureness))
+    return Bins(number[some], counts, sums / number[some])
 
 
-def _likelihoods(ratios: Floats, number: Floats, others: Floats, sureness: Floats, classes: int) -> Floats:
+def _likelihoods(ratios: Floats, bins: Bins, classes: int) -> Floats:
     """The highest log likelihood under each noise ratio, over a, b (at least 0) and u."""
+    bins = bins._replace(sureness=bins.sureness - bins.sureness.max())
     most = 1 - ratios / (classes - 1)
     start = np.stack([np.full(len(ratios), 3.0), np.full(len(ratios), 0.5), most], 1)
     lowest = np.stack([np.full(len(ratios), -np.inf), np.zeros(len(ratios)), np.minimum(ratios, most)], 1)
     highest = np.stack([np.full(len(ratios), np.inf)] * 2 + [most], 1)
-    found, climbed = _climb(start, ratios[:, None], number, others, sureness, lowest, highest)
+    found, climbed = _climb(start, ratios[:, None], bins, lowest, highest)
     # once more, all from where the best has come to: the others may have stopped on a lower hill
     start = np.clip(climbed[found.argmax()], lowest, highest)
-    again, _ = _climb(start, ratios[:, None], number, others, sureness, lowest, highest)
+    again, _ = _climb(start, ratios[:, None], bins, lowest, highest)
     return np.maximum(found, again)
 
 
-def _climb(
-    fitted: Floats, low: Floats, number: Floats, others: Floats, sureness: Floats, lowest: Floats, highest: Floats
-) -> tuple[Floats, Floats]:
+def _climb(fitted: Floats, low: Floats, bins: Bins, lowest: Floats, highest: Floats) -> tuple[Floats, Floats]:
     """The log likelihood and (a, b, u) under each noise ratio, by damped scoring from there."""
+    number, others, sureness = bins
 
     def at(fitted: Floats) -> tuple[Floats, Floats, Floats]:
         errs = 1 / (1 + np.exp(np.clip(fitted[:, :1] + fitted[:, 1:2] * sureness, -30, 30)))

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .agreement import hard_rows
+from .beliefs import Stock, take_stock
 from .dynamics import Dynamics
 from .estimate import Codes, Fit, Floats, Slots, fit, for_ranking, posterior
-from .floor import Ratio, noise_floor
+from .floor import Ratio
 
 LEARNED = 0.1  #: of the way from guessing to always right, on average over the classes: less is nothing
 MOST_NOISE = 0.7  #: of the noise that would leave nothing to learn
@@ -30,17 +30,18 @@ class Verdict(NamedTuple):
     warnings: list[str]
 
 
-def judge(dynamics: Dynamics, labels: Codes, classes: list[str], seed: int = 0, advice: str = "") -> Verdict:
+def judge(
+    dynamics: Dynamics, labels: Codes, classes: list[str], seed: int = 0, advice: str = "", stock: Stock | None = None
+) -> Verdict:
     """The matrix and the ratio come from the network that has not seen the row; the score from both networks.
 
-    ``advice`` is given where nothing was learned.
+    ``stock`` is what was known half-way, if the networks have trained on beliefs since: then they agree on more than
+    they know. ``advice`` is given where nothing was learned.
     """
     other, own = Slots(*dynamics.other.tables()), Slots(*dynamics.own.tables())
-    guess = _highest(other)
-    sureness, others = _sureness(other), guess != labels
-    floor = noise_floor(sureness, ~others, len(classes))
-    found = hard_rows(floor, sureness, _doubt(other), others, guess != _highest(own))
-    ratio = found.ratio
+    guess = other.named()
+    found = take_stock(other, own, labels, len(classes)) if stock is None else stock
+    ratio = found.ratio.ratio
     fitted = fit(other, labels, len(classes), ratio, seed)
     wrong = 1 - posterior(other, labels, fitted).right
     both = together(other, own)
@@ -60,9 +61,9 @@ def judge(dynamics: Dynamics, labels: Codes, classes: list[str], seed: int = 0, 
         loss_cut=cut,
         fitted=fitted,
         noise_per_class=per_class,
-        ratio=found,
+        ratio=found.ratio,
         accuracy=float((guess == labels).mean()),
-        warnings=doubts(guess, labels, classes, ratio, found != floor, advice),
+        warnings=doubts(guess, labels, classes, ratio, found.hard, advice),
     )
 
 
@@ -116,21 +117,3 @@ def probability(slots: Slots, labels: Codes) -> Floats:
         return found
     total: Floats = (slots.p * (slots.classes == labels[:, None])).sum(1)
     return total
-
-
-def _highest(slots: Slots) -> Codes:
-    place: Codes = slots.p.argmax(1)
-    return place if slots.classes is None else np.take_along_axis(slots.classes, place[:, None], 1)[:, 0]
-
-
-def _sureness(slots: Slots) -> NDArray[np.float64]:
-    """Of the most likely class: its log odds."""
-    p = np.clip(slots.p.max(1).astype(np.float64), 1e-4, 1 - 1e-4)
-    odds: NDArray[np.float64] = np.log(p / (1 - p))
-    return odds
-
-
-def _doubt(slots: Slots) -> NDArray[np.float64]:
-    """Of the most likely class: the chance that it is another."""
-    doubt: NDArray[np.float64] = 1 - slots.p.max(1).astype(np.float64)
-    return doubt

@@ -2,6 +2,10 @@
 
 The rows are cut into halves. Two networks share the run, each trained on a half and asked about the other: together
 they cost what one network on all rows does, and no label has been learned by heart by the network that judges it.
+
+Half-way stock is taken. From then on both train on what the other one believes of their rows (`beliefs`), which is
+brought up to date once. If hard rows are mislabelled more often, beliefs would repeat the networks' errors: then the
+labels stay, and pictures are mixed in pairs, which keeps wrong labels from being learned by heart.
 """
 
 from __future__ import annotations
@@ -16,18 +20,23 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..checks import check_choice, check_number
 from ..files import whole
 from ..methods import build
 from ..views import augment
-from .criterion import criterion
+from .beliefs import Stock, believe, take_stock
+from .criterion import EarlyLearning, criterion, towards
 from .dynamics import Codes, Dynamics
+from .estimate import Slots
+from .floor import Ratio
 
 JUDGE_BATCH = 1_000
 RAMP = 50  #: steps in which the learning rate rises
 MEMORY = 400_000_000  #: bytes that the robust method may remember; beyond, one that remembers nothing
+FEW_EPOCHS = 6  #: with fewer there is no second half
 AT_ONCE = 50  #: steps that are remembered together, which is faster than one by one
 MOST_REPEATS = 5  #: how often a row of a rare class is seen in an epoch, at most
 
@@ -94,6 +103,10 @@ class Run:
         self.optimizer = make_optimizer(plan, [weight for model in self.models for weight in model.parameters()])
         self.criterion = criterion(plan.chosen(len(labels), classes), len(labels), classes, plan.epochs * self.steps)
         self.criterion.to(self.device)
+        #: epochs after which beliefs are taken; none where the method keeps no table that they could go into
+        turns = plan.epochs >= FEW_EPOCHS and isinstance(self.criterion, EarlyLearning)
+        self.turns = (plan.epochs // 2, plan.epochs * 3 // 4) if turns else ()
+        self.stock: Stock | None = None  #: what was known at the first of them
 
     def epoch(self, step: Callable[[], None] = lambda: None) -> None:
         """Train one epoch; ``step`` is called after every batch."""
@@ -104,11 +117,28 @@ class Run:
             for model, half in zip(self.models, self.halves[::-1], strict=True):
                 self._judge(model, half)
         self.done += 1
+        if self.done in self.turns:
+            self._turn()
 
     def _judges(self) -> bool:
-        """Whether the other half is asked about in this epoch: every third of the later half, and the last."""
-        left = self.plan.epochs - 1 - self.done
-        return left % 3 == 0 and left <= self.plan.epochs // 2
+        """Whether the other half is asked about in this epoch.
+
+        At the end of a stage and two epochs before; after the last one, or if there are none in the later half, at
+        every third.
+        """
+        done, last = self.done + 1, self.turns[-1] if self.turns else (self.plan.epochs - 1) // 2
+        return any(turn - done in (0, 2) for turn in self.turns) or (done > last and (self.plan.epochs - done) % 3 == 0)
+
+    def _turn(self) -> None:
+        """Take stock if that was not done, and train on beliefs."""
+        labels, other = self.labels.cpu().numpy(), Slots(*self.dynamics.other.tables())
+        if self.stock is None:
+            self.stock = take_stock(other, Slots(*self.dynamics.own.tables()), labels, self.classes)
+        if not self.stock.hard:
+            beliefs = believe(other, labels, self.classes, self.stock.ratio.ratio, self.plan.seed)
+            assert isinstance(self.criterion, EarlyLearning)
+            self.criterion.believe(torch.from_numpy(beliefs))
+        self.dynamics.forget_others()
 
     def _batches(self) -> Iterator[tuple[Codes, int]]:
         """The rows of each step, those of the first half first, and how many these are."""
@@ -134,9 +164,14 @@ class Run:
             x = self.fetch(rows).to(self.device)
             if self.plan.augment:
                 x = augment(x, _moves(len(rows)).to(self.device))
+            labels = self.labels[index]
+            target = None
+            if self.plan.augment and self.stock is not None and self.stock.hard:
+                mix = _in_pairs(len(rows), cut, self.device)
+                x, target = mix(x), mix(F.one_hot(labels, self.classes).float())
             outputs = [self._output(model, part) for model, part in zip(self.models, (x[:cut], x[cut:]), strict=True)]
             logits = torch.cat([output.detach() for output in outputs])
-            gradient = self.criterion.gradient(logits, self.labels[index], index)
+            gradient = self.criterion.gradient(logits, labels, index) if target is None else towards(target, logits)
             self.optimizer.zero_grad()
             torch.autograd.backward(outputs, (gradient[:cut], gradient[cut:]))
             self.optimizer.step()
@@ -163,8 +198,11 @@ class Run:
         model.eval()
         for start in range(0, len(rows), JUDGE_BATCH):
             part = rows[start : start + JUDGE_BATCH]
-            output = self._output(model, self.fetch(part).to(self.device))
-            self.dynamics.never_seen(torch.from_numpy(part).to(self.device), output)
+            x = self.fetch(part).to(self.device)
+            p = self._output(model, x).softmax(1)
+            if self.plan.augment:  # it was trained on mirrored ones too
+                p = (p + self._output(model, x.flip(-1)).softmax(1)) / 2
+            self.dynamics.never_seen(torch.from_numpy(part).to(self.device), p)
 
     def _output(self, model: nn.Module, x: Tensor) -> Tensor:
         half = torch.autocast("cuda", torch.bfloat16) if self.device.type == "cuda" else nullcontext()
@@ -193,7 +231,8 @@ class Run:
         """Write all that changes while training; there whole or not at all."""
         parts = [part.state_dict() for part in self._parts]
         dynamics = self.dynamics.state_dict()
-        state = {"parts": parts, "done": self.done, "dynamics": dynamics, "identity": self.identity()}
+        stock = None if self.stock is None else [*self.stock.ratio, self.stock.hard]
+        state = {"parts": parts, "done": self.done, "dynamics": dynamics, "stock": stock, "identity": self.identity()}
         with whole(path) as partial:
             torch.save(state, partial)
 
@@ -209,6 +248,11 @@ class Run:
             part.load_state_dict(saved)
         self.dynamics.load_state_dict(state["dynamics"])
         self.done = state["done"]
+        if state["stock"] is not None:
+            *ratio, hard = state["stock"]
+            self.stock = Stock(Ratio(*ratio), hard)
+            if isinstance(self.criterion, EarlyLearning):
+                self.criterion.believes = not hard
 
 
 def _halves(labels: Codes, seed: int) -> list[Codes]:
@@ -235,6 +279,13 @@ def make_optimizer(plan: Plan, weights: Iterable[nn.Parameter]) -> torch.optim.O
 def rate_at(step: int, steps: int) -> float:
     """A short rise, then half a cosine down to a hundredth."""
     return min(1.0, (step + 1) / RAMP) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * step / steps)))
+
+
+def _in_pairs(rows: int, cut: int, device: torch.device) -> Callable[[Tensor], Tensor]:
+    """What mixes each row of a batch with another of its half, less than one half of it, for all rows the same."""
+    share = float(torch.rand(())) / 2
+    partner = torch.cat([torch.randperm(cut), cut + torch.randperm(rows - cut)]).to(device)
+    return lambda values: torch.lerp(values, values[partner], share)
 
 
 def _moves(rows: int) -> Tensor:

@@ -1,0 +1,40 @@
+"""Half-way: how much of the labels is wrong, and what each row is then believed to be.
+
+What a row is believed to be comes from a network that has not seen it, its label, and the matrix of mistakes. Both
+networks train on that from then on. It is the EM algorithm with the expectation taken by the other network: a network
+that judged its own rows would find what it has learned by heart.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .agreement import hard_rows
+from .estimate import Codes, Floats, Slots, fit, shares
+from .floor import Ratio, noise_floor
+
+
+class Stock(NamedTuple):
+    """What is known of all rows."""
+
+    ratio: Ratio
+    hard: bool  #: hard rows seem to be mislabelled more often: no floor was found
+
+
+def take_stock(other: Slots, own: Slots, labels: Codes, classes: int) -> Stock:
+    """From the predictions of the network that has not seen a row, and of the one that has."""
+    named, sureness = other.named(), other.sureness()
+    others = named != labels
+    floor = noise_floor(sureness, ~others, named, classes)
+    found = hard_rows(floor, sureness, other.doubt(), others, named != own.named())
+    return Stock(found, found != floor)
+
+
+def believe(other: Slots, labels: Codes, classes: int, ratio: float, seed: int) -> Floats:
+    """(rows, classes) how likely each class is, given the label and the network that has not seen the row."""
+    p, named = shares(other, labels, fit(other, labels, classes, ratio, seed))
+    found: Floats = np.zeros((len(labels), classes), np.float32)
+    np.add.at(found, (np.arange(len(labels))[:, None], named), p.astype(np.float32))
+    return found
