@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from scipy.stats import spearmanr
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
 from adaptivek.auditing.beliefs import Stock, believe
-from adaptivek.auditing.criterion import EarlyLearning, towards
+from adaptivek.auditing.criterion import EarlyLearning
 from adaptivek.auditing.estimate import Slots
 from adaptivek.auditing.floor import Ratio
-from adaptivek.auditing.judge import judge
-from adaptivek.auditing.training import Plan, Run, _in_pairs
+from adaptivek.auditing.judge import judge, probability, together
+from adaptivek.auditing.training import Plan, Run
 from adaptivek.noise import PairFlip, corrupt
 
 PLAN = Plan(epochs=16, batch_size=16, learning_rate=3e-3)
@@ -93,19 +94,14 @@ def test_every_stage_ends_with_looks_at_the_other_half():
     assert looked == [8, 10, 13, 15, 17, 20]
 
 
-def test_where_hard_rows_are_mislabelled_the_labels_stay_and_pictures_are_mixed(tmp_path: Path):
-    plan = Plan(epochs=8, batch_size=64, augment=True)
-    (run, _, _), (resumed, _, _) = (run_on_digits(plan) for _ in range(2))
+def test_where_hard_rows_are_mislabelled_all_goes_on_as_before(tmp_path: Path):
+    (run, labels, _), (resumed, _, _) = (run_on_digits(Plan(epochs=8, batch_size=64)) for _ in range(2))
     run.stock = HARD
-    seen: list[torch.Tensor] = []
-    run.models[0].register_forward_pre_hook(lambda module, x: seen.append(x[0]) if module.training else None)
-    for _ in range(5):
+    for _ in range(6):
         run.epoch()
     assert isinstance(run.criterion, EarlyLearning)
     assert not run.criterion.believes
     assert run.stock is HARD
-    brightness = torch.cat(seen)  # digits have 17 shades of grey; mixed ones have more
-    assert len(brightness.mul(16).round(decimals=3).unique()) > 100
     run.save(tmp_path / "checkpoint.pt")
     resumed.load(tmp_path / "checkpoint.pt")
     assert resumed.stock == HARD
@@ -113,24 +109,10 @@ def test_where_hard_rows_are_mislabelled_the_labels_stay_and_pictures_are_mixed(
         one.epoch()
     for mine, other in zip(run.models[1].parameters(), resumed.models[1].parameters(), strict=True):
         assert torch.equal(mine, other)
-
-
-def test_pairs_are_of_one_half_and_inputs_and_targets_are_mixed_alike():
-    torch.manual_seed(0)
-    labels = torch.arange(10)
-    for _ in range(20):
-        mix = _in_pairs(10, 6, torch.device("cpu"))
-        target, x = mix(F.one_hot(labels, 10).float()), mix(labels[:, None].float())
-        torch.testing.assert_close(target.sum(1), torch.ones(10))
-        assert (target.diagonal() >= 0.5).all()
-        assert target[:6, 6:].sum() == target[6:, :6].sum() == 0
-        torch.testing.assert_close(target @ labels.float(), x[:, 0])
-
-
-def test_towards_is_the_gradient_of_cross_entropy():
-    logits, target = torch.randn(12, 4, requires_grad=True), torch.rand(12, 4).softmax(1)
-    (expected,) = torch.autograd.grad(2 * F.cross_entropy(logits, target), logits)
-    torch.testing.assert_close(towards(target, logits.detach()), expected)
+    run.epoch()
+    both = together(*(Slots(*table.tables()) for table in (run.dynamics.other, run.dynamics.own)))
+    score = judge(run.dynamics, labels, [str(k) for k in range(10)], stock=run.stock).score
+    assert spearmanr(score, probability(both, labels)).statistic > 0.999
 
 
 def test_what_was_known_half_way_is_the_ratio_at_the_end():

@@ -39,7 +39,7 @@ class EarlyLearning(nn.Module):
     def gradient(self, logits: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
         """Of the loss of each network, the mean over its half of the batch."""
         if self.believes:
-            return towards(self.targets[rows], logits)
+            return (logits.softmax(1) - self.targets[rows]).mul_(2 / len(labels))
         beta, strength = self.method.beta, self.method.strength
         p = logits.softmax(1)
         inside = p.clamp(EDGE, 1 - EDGE)
@@ -49,11 +49,6 @@ class EarlyLearning(nn.Module):
         gradient = p * (1 - pull + (pull * p).sum(1, keepdim=True))
         gradient.scatter_add_(1, labels[:, None], gradient.new_full((len(labels), 1), -1.0))
         return gradient.mul_(2 / len(labels))
-
-
-def towards(target: Tensor, logits: Tensor) -> Tensor:
-    """The gradient of cross-entropy with this target, of each network the mean over its half of the batch."""
-    return (logits.softmax(1) - target).mul_(2 / len(logits))
 
 
 class BySelection(Selection):

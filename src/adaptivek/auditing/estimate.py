@@ -87,14 +87,17 @@ def fit(slots: Slots, labels: Codes, classes: int, ratio: float, seed: int = 0) 
     return max(found, key=lambda pair: pair[0])[1]
 
 
-def for_ranking(fitted: Fit) -> Fit:
+def for_ranking(fitted: Fit, hard: bool = False) -> Fit:
     """The same with p no flatter than the network says, and no way from class to class ruled out.
 
     A ratio that is too low flattens p and empties the matrix, and all labels look right. So the order of the rows does
-    not hang on the ratio: without noise, it is that of the probability of the label.
+    not hang on the ratio: without noise, or where hard rows are mislabelled more often (``hard``), of which the matrix
+    knows nothing, it is that of the probability of the label.
     """
-    even = 1 / len(fitted.transition)
-    return fitted._replace(power=max(1.0, fitted.power), transition=(1 - ANY) * fitted.transition + ANY * even)
+    classes = len(fitted.transition)
+    if hard:
+        fitted = Fit(np.eye(classes), 1.0, True, np.ones(classes))
+    return fitted._replace(power=max(1.0, fitted.power), transition=(1 - ANY) * fitted.transition + ANY / classes)
 
 
 def _with_noise(

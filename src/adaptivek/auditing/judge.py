@@ -45,7 +45,7 @@ def judge(
     fitted = fit(other, labels, len(classes), ratio, seed)
     wrong = 1 - posterior(other, labels, fitted).right
     both = together(other, own)
-    score, best_other = posterior(both, labels, for_ranking(fitted))
+    score, best_other = posterior(both, labels, for_ranking(fitted, found.hard))
     number = round(ratio * len(labels))
     is_issue = np.zeros(len(labels), bool)
     is_issue[np.argsort(score, kind="stable")[:number]] = True

@@ -4,8 +4,8 @@ The rows are cut into halves. Two networks share the run, each trained on a half
 they cost what one network on all rows does, and no label has been learned by heart by the network that judges it.
 
 Half-way stock is taken. From then on both train on what the other one believes of their rows (`beliefs`), which is
-brought up to date once. If hard rows are mislabelled more often, beliefs would repeat the networks' errors: then the
-labels stay, and pictures are mixed in pairs, which keeps wrong labels from being learned by heart.
+brought up to date once. If hard rows are mislabelled more often, beliefs would repeat the networks' errors, and all
+goes on as before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..checks import check_choice, check_number
@@ -28,7 +27,7 @@ from ..files import whole
 from ..methods import build
 from ..views import augment
 from .beliefs import Stock, believe, take_stock
-from .criterion import EarlyLearning, criterion, towards
+from .criterion import EarlyLearning, criterion
 from .dynamics import Codes, Dynamics
 from .estimate import Slots
 from .floor import Ratio
@@ -164,14 +163,9 @@ class Run:
             x = self.fetch(rows).to(self.device)
             if self.plan.augment:
                 x = augment(x, _moves(len(rows)).to(self.device))
-            labels = self.labels[index]
-            target = None
-            if self.plan.augment and self.stock is not None and self.stock.hard:
-                mix = _in_pairs(len(rows), cut, self.device)
-                x, target = mix(x), mix(F.one_hot(labels, self.classes).float())
             outputs = [self._output(model, part) for model, part in zip(self.models, (x[:cut], x[cut:]), strict=True)]
             logits = torch.cat([output.detach() for output in outputs])
-            gradient = self.criterion.gradient(logits, labels, index) if target is None else towards(target, logits)
+            gradient = self.criterion.gradient(logits, self.labels[index], index)
             self.optimizer.zero_grad()
             torch.autograd.backward(outputs, (gradient[:cut], gradient[cut:]))
             self.optimizer.step()
@@ -279,13 +273,6 @@ def make_optimizer(plan: Plan, weights: Iterable[nn.Parameter]) -> torch.optim.O
 def rate_at(step: int, steps: int) -> float:
     """A short rise, then half a cosine down to a hundredth."""
     return min(1.0, (step + 1) / RAMP) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * step / steps)))
-
-
-def _in_pairs(rows: int, cut: int, device: torch.device) -> Callable[[Tensor], Tensor]:
-    """What mixes each row of a batch with another of its half, less than one half of it, for all rows the same."""
-    share = float(torch.rand(())) / 2
-    partner = torch.cat([torch.randperm(cut), cut + torch.randperm(rows - cut)]).to(device)
-    return lambda values: torch.lerp(values, values[partner], share)
 
 
 def _moves(rows: int) -> Tensor:
