@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -13,6 +11,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
+from adaptivek.auditing import training
 from adaptivek.auditing.beliefs import Stock, believe
 from adaptivek.auditing.criterion import EarlyLearning
 from adaptivek.auditing.estimate import Slots
@@ -52,8 +51,8 @@ def test_beliefs_are_bayes_rule_with_the_noise_of_known_data():
     np.testing.assert_allclose(few, found, atol=1e-3)
 
 
-def test_from_the_first_turn_on_rows_are_trained_on_beliefs():
-    run, labels, y = run_on_digits(PLAN, rate=0.3)
+def test_from_the_first_turn_on_rows_are_trained_on_beliefs(tmp_path):
+    (run, labels, y), (resumed, _, _) = (run_on_digits(PLAN, rate=0.3) for _ in range(2))
     assert run.turns == (8, 12)
     believed = []
     for _ in range(16):
@@ -61,6 +60,14 @@ def test_from_the_first_turn_on_rows_are_trained_on_beliefs():
         assert isinstance(run.criterion, EarlyLearning)
         believed.append((run.criterion.targets.argmax(1).numpy() == y).mean() if run.criterion.believes else 0)
         assert (run.stock is None) == (run.done < 8)
+        if run.done == 9:
+            run.save(tmp_path / "checkpoint.pt")
+            resumed.load(tmp_path / "checkpoint.pt")
+            resumed.epoch()
+        if run.done == 10:
+            assert resumed.stock == run.stock
+            for mine, other in zip(run.models[1].parameters(), resumed.models[1].parameters(), strict=True):
+                assert torch.equal(mine, other)
     assert believed[:7] == [0] * 7
     assert believed[7] > (labels == y).mean() + 0.15
     assert believed[11] > believed[7]
@@ -94,24 +101,21 @@ def test_every_stage_ends_with_looks_at_the_other_half():
     assert looked == [8, 10, 13, 15, 17, 20]
 
 
-def test_where_hard_rows_are_mislabelled_all_goes_on_as_before(tmp_path: Path):
-    (run, labels, _), (resumed, _, _) = (run_on_digits(Plan(epochs=8, batch_size=64)) for _ in range(2))
-    run.stock = HARD
-    for _ in range(6):
-        run.epoch()
+@pytest.mark.parametrize("stock", [HARD, Stock(Ratio(0.2, 0.1, 0.31), False)])
+def test_where_little_is_known_all_goes_on_as_before(monkeypatch, stock):
+    (run, labels, _), (plain, _, _) = (run_on_digits(Plan(epochs=8, batch_size=64)) for _ in range(2))
+    monkeypatch.setattr(training, "take_stock", lambda *_: stock)
+    plain.turns = ()
+    for one in (run, plain):
+        for _ in range(8):
+            one.epoch()
     assert isinstance(run.criterion, EarlyLearning)
     assert not run.criterion.believes
-    assert run.stock is HARD
-    run.save(tmp_path / "checkpoint.pt")
-    resumed.load(tmp_path / "checkpoint.pt")
-    assert resumed.stock == HARD
-    for one in (run, resumed):
-        one.epoch()
-    for mine, other in zip(run.models[1].parameters(), resumed.models[1].parameters(), strict=True):
+    assert run.stock is None
+    for mine, other in zip(run.models[1].parameters(), plain.models[1].parameters(), strict=True):
         assert torch.equal(mine, other)
-    run.epoch()
     both = together(*(Slots(*table.tables()) for table in (run.dynamics.other, run.dynamics.own)))
-    score = judge(run.dynamics, labels, [str(k) for k in range(10)], stock=run.stock).score
+    score = judge(run.dynamics, labels, [str(k) for k in range(10)], stock=HARD).score
     assert spearmanr(score, probability(both, labels)).statistic > 0.999
 
 

@@ -16,11 +16,19 @@ from .estimate import Codes, Floats, Slots, fit, shares
 from .floor import Ratio, noise_floor
 
 
+WIDE = 0.2  #: an interval of the ratio within which nothing can be believed
+
+
 class Stock(NamedTuple):
     """What is known of all rows."""
 
     ratio: Ratio
     hard: bool  #: hard rows seem to be mislabelled more often: no floor was found
+
+    @property
+    def known(self) -> bool:
+        """Whether the ratio is known well enough to believe anything: of too low a ratio wrong labels are believed."""
+        return not self.hard and self.ratio.high - self.ratio.low <= WIDE
 
 
 def take_stock(other: Slots, own: Slots, labels: Codes, classes: int) -> Stock:

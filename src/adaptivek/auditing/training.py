@@ -4,8 +4,8 @@ The rows are cut into halves. Two networks share the run, each trained on a half
 they cost what one network on all rows does, and no label has been learned by heart by the network that judges it.
 
 Half-way stock is taken. From then on both train on what the other one believes of their rows (`beliefs`), which is
-brought up to date once. If hard rows are mislabelled more often, beliefs would repeat the networks' errors, and all
-goes on as before.
+brought up to date once. If the ratio is hardly known by then, or hard rows are mislabelled more often, beliefs would
+repeat the networks' errors, and all goes on as before.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Run:
         #: epochs after which beliefs are taken; none where the method keeps no table that they could go into
         turns = plan.epochs >= FEW_EPOCHS and isinstance(self.criterion, EarlyLearning)
         self.turns = (plan.epochs // 2, plan.epochs * 3 // 4) if turns else ()
-        self.stock: Stock | None = None  #: what was known at the first of them
+        self.stock: Stock | None = None  #: what was known when rows were first believed
 
     def epoch(self, step: Callable[[], None] = lambda: None) -> None:
         """Train one epoch; ``step`` is called after every batch."""
@@ -129,14 +129,16 @@ class Run:
         return any(turn - done in (0, 2) for turn in self.turns) or (done > last and (self.plan.epochs - done) % 3 == 0)
 
     def _turn(self) -> None:
-        """Take stock if that was not done, and train on beliefs."""
+        """Take stock if that was not done, and train on beliefs if enough is known."""
         labels, other = self.labels.cpu().numpy(), Slots(*self.dynamics.other.tables())
         if self.stock is None:
-            self.stock = take_stock(other, Slots(*self.dynamics.own.tables()), labels, self.classes)
-        if not self.stock.hard:
-            beliefs = believe(other, labels, self.classes, self.stock.ratio.ratio, self.plan.seed)
-            assert isinstance(self.criterion, EarlyLearning)
-            self.criterion.believe(torch.from_numpy(beliefs))
+            stock = take_stock(other, Slots(*self.dynamics.own.tables()), labels, self.classes)
+            if not stock.known:
+                return
+            self.stock = stock
+        beliefs = believe(other, labels, self.classes, self.stock.ratio.ratio, self.plan.seed)
+        assert isinstance(self.criterion, EarlyLearning)
+        self.criterion.believe(torch.from_numpy(beliefs))
         self.dynamics.forget_others()
 
     def _batches(self) -> Iterator[tuple[Codes, int]]:
@@ -225,7 +227,7 @@ class Run:
         """Write all that changes while training; there whole or not at all."""
         parts = [part.state_dict() for part in self._parts]
         dynamics = self.dynamics.state_dict()
-        stock = None if self.stock is None else [*self.stock.ratio, self.stock.hard]
+        stock = None if self.stock is None else list(self.stock.ratio)
         state = {"parts": parts, "done": self.done, "dynamics": dynamics, "stock": stock, "identity": self.identity()}
         with whole(path) as partial:
             torch.save(state, partial)
@@ -243,10 +245,8 @@ class Run:
         self.dynamics.load_state_dict(state["dynamics"])
         self.done = state["done"]
         if state["stock"] is not None:
-            *ratio, hard = state["stock"]
-            self.stock = Stock(Ratio(*ratio), hard)
-            if isinstance(self.criterion, EarlyLearning):
-                self.criterion.believes = not hard
+            assert isinstance(self.criterion, EarlyLearning)
+            self.stock, self.criterion.believes = Stock(Ratio(*state["stock"]), hard=False), True
 
 
 def _halves(labels: Codes, seed: int) -> list[Codes]:
