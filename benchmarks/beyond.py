@@ -1,20 +1,23 @@
-"""How far label memory goes beyond the published rule: the Oracle's gap, clean data, the noise ratio.
+"""How far label memory goes beyond the published rule: no harm, the Oracle's gap, the noise ratio, above the Oracle.
 
     python benchmarks/beyond.py                                    # digits: a quarter of an hour on two cores
     python benchmarks/beyond.py --datasets mnist fashion-mnist     # on a GPU, with the recipe of rivals.py
-    python benchmarks/beyond.py --datasets mnist fashion-mnist --only-table
+    python benchmarks/beyond.py --datasets mnist fashion-mnist cifar10 --only-table
 
-Last epoch, mean over the seeds. Runs are kept, and done once; what rivals.py has done counts. The other half is
-benchmarks/robustness.py: random settings.
+Last epoch, mean over the seeds. Runs are kept, and done once; those of rivals.py and of `adaptivek bench` count. Random
+settings come from benchmarks/robustness.py, times from sparing.py, labels by people from human_labels.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 from collections import defaultdict
+from pathlib import Path
 
 import rivals
+import robustness
 
 from adaptivek.bench import bench
 from adaptivek.methods import METHODS
@@ -25,6 +28,8 @@ KINDS = ("directed", "symmetric", "pair-flip", "instance")
 RATES = (0.2, 0.4)
 COMPARED = ("label-memory", "label-memory:caution=0", "adaptive-k", "mkl", "elr", "co-teaching")
 BOUNDS = ("vanilla", "oracle")
+FOLDERS = ("results/beyond", "results/methods", "results/paper")  # where runs may be; new ones go to the first
+SETTINGS = Path("results/beyond/settings.jsonl")
 Cell = tuple[str, str, float]
 
 
@@ -34,7 +39,6 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(COMPARED))
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", default="", help="results/beyond for digits, results/methods for images, if not given")
     parser.add_argument("--only-table", action="store_true", help="run nothing: print what is there")
     given = parser.parse_args()
 
@@ -47,11 +51,13 @@ def main() -> None:
         for method in (*BOUNDS, *given.methods)
         if kind != "instance" or not RECIPES[dataset].network.startswith("text")
     ]
-    folder = given.out or ("results/methods" if set(given.datasets) & set(rivals.DATASETS) else "results/beyond")
     accuracy: dict[tuple[Cell, str], list[float]] = defaultdict(list)
     errors: dict[tuple[Cell, str], list[float]] = defaultdict(list)
-    kept = (Store(folder).read(spec) for spec in specs)
-    for result in (one for one in kept if one is not None) if given.only_table else bench(specs, folder):
+    kept = [(spec, next(filter(None, (Store(folder).read(spec) for folder in FOLDERS)), None)) for spec in specs]
+    results = [result for _, result in kept if result is not None]
+    if not given.only_table:
+        results += bench([spec for spec, result in kept if result is None], FOLDERS[0])
+    for result in results:
         if result.failure:
             print(f"{result.spec.method}: {result.failure}")
             continue
@@ -61,18 +67,32 @@ def main() -> None:
         errors[place].append(100 * (last.noise_ratio - last.true_noise_ratio))
 
     mean = {place: statistics.mean(values) for place, values in accuracy.items()}
-    print("\n\n| data | noise | rate | Vanilla | Oracle | " + " | ".join(given.methods) + " |")
+    if SETTINGS.exists():
+        settings = [json.loads(line) for line in SETTINGS.read_text().splitlines()]
+        for pool in dict.fromkeys(line["pool"] for line in settings):
+            print(f"\n1. No harm: {pool}, ", end="")
+            robustness.tell([line for line in settings if line["pool"] == pool])
+    print("\n2. The Oracle's gap\n\n| data | noise | rate | Vanilla | Oracle | " + " | ".join(given.methods) + " |")
     print("|---" * (5 + len(given.methods)) + "|")
     for cell in dict.fromkeys(cell for cell, _ in mean):
         low, high = mean[cell, "vanilla"], mean[cell, "oracle"]
         found = [_entry(mean.get((cell, method)), low, high) for method in given.methods]
         print(f"| {cell[0]} | {cell[1]} | {cell[2]:g} | {low:.1f} | {high:.1f} | " + " | ".join(found) + " |")
     print("\nIn brackets: share of the way from Vanilla to the Oracle; on clean labels, points from Vanilla.")
-    print("\n| error of the noise ratio, points | " + " | ".join(given.methods) + " |")
+    print("\n3. The noise ratio\n\n| error of the noise ratio, points | " + " | ".join(given.methods) + " |")
     print("|---" * (1 + len(given.methods)) + "|")
     for cell in dict.fromkeys(cell for cell, _ in mean):
         found = [_error(method, errors[cell, method]) for method in given.methods]
         print(f"| {cell[0]}, {cell[1]} {cell[2]:g} | " + " | ".join(found) + " |")
+    print("\n5. Above the Oracle")
+    for method in given.methods:
+        print(f"- {method}: {above(mean, method)}")
+
+
+def above(mean: dict[tuple[Cell, str], float], method: str) -> str:
+    """The cells with noise of 0.3 and more in which a method is above the Oracle."""
+    cells = [cell for cell, of in mean if of == method and cell[2] >= 0.3 and mean[cell, method] > mean[cell, "oracle"]]
+    return ", ".join(f"{data} {noise} {rate:g}" for data, noise, rate in cells) or "nowhere"
 
 
 def _error(text: str, errors: list[float]) -> str:

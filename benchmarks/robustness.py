@@ -2,6 +2,7 @@
 
     python benchmarks/robustness.py --pool digits --settings 100      # minutes on two cores
     python benchmarks/robustness.py --pool images --settings 504      # minutes on a GPU
+    python benchmarks/robustness.py --methods label-memory-without-rows --out runs/without.jsonl
 
 Each setting draws the data (2 to 20 classes, imbalanced up to 1:50), the noise (kind, rate 0 to 0.5), the optimiser,
 its learning rate over two decades, the batch size (8 to 512), and the warm-up of the methods that have one (0 to half
@@ -16,21 +17,38 @@ import argparse
 import json
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from adaptivek.data import Split, load
+from adaptivek.methods import METHODS as BY_NAME
+from adaptivek.methods.label_memory import LabelMemory, Opinion, Remembered
 from adaptivek.recipes import Recipe, RunSpec
 from adaptivek.stacked import Stack
 from adaptivek.train import prepare
 
-METHODS = ("vanilla", "label-memory", "adaptive-k")
+METHODS = ("label-memory", "adaptive-k")  # beside Vanilla
 KINDS = ("directed", "symmetric", "pair-flip", "instance")
 RATES = {"sgd": (0.003, 0.3), "momentum": (0.0005, 0.05), "adam": (0.0001, 0.01)}
 TOGETHER = 24  # settings in a stack
 EPOCHS = 20
+
+
+class WithoutRows(LabelMemory):
+    """What label memory falls back to where row numbers are not given."""
+
+    name: ClassVar[str] = "label-memory-without-rows"
+
+    def _opinion(self, state: Remembered, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Opinion:
+        return super()._opinion(state, logits, labels, None)
+
+
+BY_NAME[WithoutRows.name] = WithoutRows
 
 
 def pool(name: str) -> Split:
@@ -71,7 +89,9 @@ def draw(data: Split, rng: np.random.Generator, classes: int, rows: int, imbalan
     )
 
 
-def group(data: Split, name: str, number: int, rows: int, device: str) -> list[dict[str, object]]:
+def group(
+    data: Split, name: str, number: int, rows: int, device: str, compared: Sequence[str] = METHODS
+) -> list[dict[str, object]]:
     """One stack of settings: everything is drawn from the number of the group."""
     rng = np.random.default_rng([2024, number])
     classes = int(rng.choice([k for k in (2, 3, 5, 10, 15, 20) if k <= data.classes]))
@@ -87,7 +107,7 @@ def group(data: Split, name: str, number: int, rows: int, device: str) -> list[d
         momentum=0.9 if optimizer == "momentum" else 0.0,
         decay_every=8,
     )
-    settings, jobs = [], []
+    settings, jobs, methods = [], [], ("vanilla", *compared)
     for _ in range(TOGETHER):
         setting = {
             "noise": str(rng.choice(KINDS)) if classes > 2 else "symmetric",
@@ -95,7 +115,7 @@ def group(data: Split, name: str, number: int, rows: int, device: str) -> list[d
             "imbalance": round(float(np.exp(rng.uniform(0, math.log(50)))), 1) if rng.random() > 0.3 else 1.0,
         }
         split = draw(data, rng, classes, rows, setting["imbalance"])
-        for method in METHODS:
+        for method in methods:
             spec = RunSpec(name, method, setting["noise"], setting["rate"], seed=number, recipe=recipe)
             jobs.append(prepare(spec, split))
         settings.append(setting)
@@ -104,7 +124,7 @@ def group(data: Split, name: str, number: int, rows: int, device: str) -> list[d
     predicted = (stack.predicted() > 0).sum(1).tolist()
     lines = []
     for i, setting in enumerate(settings):
-        runs = range(i * len(METHODS), (i + 1) * len(METHODS))
+        runs = range(i * len(methods), (i + 1) * len(methods))
         lines.append(
             {
                 "pool": name,
@@ -116,9 +136,9 @@ def group(data: Split, name: str, number: int, rows: int, device: str) -> list[d
                 "warmup": recipe.warmup_epochs,
                 "rows": rows,
                 **setting,
-                "accuracy": {m: round(records[r].test_accuracy, 4) for m, r in zip(METHODS, runs, strict=True)},
-                "predicted": {m: predicted[r] for m, r in zip(METHODS, runs, strict=True)},
-                "ratio": {m: records[r].noise_ratio for m, r in zip(METHODS, runs, strict=True) if m != "vanilla"},
+                "accuracy": {m: round(records[r].test_accuracy, 4) for m, r in zip(methods, runs, strict=True)},
+                "predicted": {m: predicted[r] for m, r in zip(methods, runs, strict=True)},
+                "ratio": {m: records[r].noise_ratio for m, r in zip(methods, runs, strict=True) if m != "vanilla"},
             }
         )
     return lines
@@ -129,7 +149,7 @@ def tell(lines: list[dict[str, dict[str, float]]]) -> None:
     print(f"{len(lines)} settings")
     print("| method | points over Vanilla, mean | worst | more than 1 below | more than 3 below | loses a class |")
     print("|---|---|---|---|---|---|")
-    for method in METHODS[1:]:
+    for method in lines[0]["ratio"]:
         over = [100 * (line["accuracy"][method] - line["accuracy"]["vanilla"]) for line in lines]
         fewer = sum(line["predicted"][method] < line["predicted"]["vanilla"] for line in lines)
         below = [sum(points < -limit for points in over) for limit in (1, 3)]
@@ -140,6 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pool", default="digits", choices=["digits", "images"])
     parser.add_argument("--settings", type=int, default=96)
+    parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=Path("results/beyond/settings.jsonl"))
@@ -151,7 +172,7 @@ def main() -> None:
     for number in range(-(-given.settings // TOGETHER)):
         if (given.pool, number) in done:
             continue
-        found = group(data, given.pool, number, given.rows, given.device)
+        found = group(data, given.pool, number, given.rows, given.device, given.methods)
         with given.out.open("a") as file:
             file.writelines(json.dumps(line) + "\n" for line in found)
         lines += found
