@@ -7,14 +7,14 @@ that judged its own rows would find what it has learned by heart.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from .agreement import hard_rows
-from .estimate import Codes, Floats, Slots, fit, shares
+from .estimate import CHUNK, Codes, Floats, Slots, fit, shares
 from .floor import Ratio, noise_floor
-
 
 WIDE = 0.2  #: an interval of the ratio within which nothing can be believed
 
@@ -40,9 +40,12 @@ def take_stock(other: Slots, own: Slots, labels: Codes, classes: int) -> Stock:
     return Stock(found, found != floor)
 
 
-def believe(other: Slots, labels: Codes, classes: int, ratio: float, seed: int) -> Floats:
-    """(rows, classes) how likely each class is, given the label and the network that has not seen the row."""
-    p, named = shares(other, labels, fit(other, labels, classes, ratio, seed))
-    found: Floats = np.zeros((len(labels), classes), np.float32)
-    np.add.at(found, (np.arange(len(labels))[:, None], named), p.astype(np.float32))
-    return found
+def believe(other: Slots, labels: Codes, classes: int, ratio: float, seed: int) -> Iterator[tuple[slice, Floats]]:
+    """(rows, classes) how likely each class is, given the label and the network that has not seen the row; in parts."""
+    fitted = fit(other, labels, classes, ratio, seed)
+    for start in range(0, len(labels), CHUNK):
+        part = slice(start, start + CHUNK)
+        p, named = shares(other.of(part), labels[part], fitted)
+        found: Floats = np.zeros((len(p), classes), np.float32)
+        np.add.at(found, (np.arange(len(p))[:, None], named), p)
+        yield part, found

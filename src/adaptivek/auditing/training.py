@@ -136,9 +136,9 @@ class Run:
             if not stock.known:
                 return
             self.stock = stock
-        beliefs = believe(other, labels, self.classes, self.stock.ratio.ratio, self.plan.seed)
         assert isinstance(self.criterion, EarlyLearning)
-        self.criterion.believe(torch.from_numpy(beliefs))
+        for rows, beliefs in believe(other, labels, self.classes, self.stock.ratio.ratio, self.plan.seed):
+            self.criterion.believe(rows, torch.from_numpy(beliefs))
         self.dynamics.forget_others()
 
     def _batches(self) -> Iterator[tuple[Codes, int]]:
