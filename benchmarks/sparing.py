@@ -34,7 +34,7 @@ def train(data: Split, labels: Tensor, kind: str, epochs: int, device: torch.dev
     decay = torch.optim.lr_scheduler.StepLR(optimizer, max(1, 2 * epochs // 5), 0.2)
     criterion = Selection("vanilla") if kind == "vanilla" else Selection("label-memory", rows=len(y), classes=10)
     criterion.to(device)
-    sampler = Sparing(criterion, y) if kind == "sparing" else RandomSampler(range(len(y)))
+    sampler = Sparing(criterion) if kind == "sparing" else RandomSampler(range(len(y)))
     model.train()
     started, visits = _now(device), 0
     for _ in range(epochs):

@@ -1,4 +1,4 @@
-"""Rows that are not believed are visited seldom, and come back."""
+"""Rows that are settled are visited seldom, and come back."""
 
 from __future__ import annotations
 
@@ -14,46 +14,47 @@ LABELS = torch.arange(ROWS) % CLASSES
 WRONG = torch.arange(ROWS) % 5 == 0  # a fifth is predicted as the next class
 
 
-def visit(criterion: adaptivek.Selection, wrong: torch.Tensor, times: int) -> None:
+def visit(criterion: adaptivek.Selection, wrong: torch.Tensor, unsure: torch.Tensor, times: int) -> None:
     answers = torch.where(wrong, (LABELS + 1) % CLASSES, LABELS)
     for _ in range(times):
-        criterion(torch.eye(CLASSES)[answers] * 8, LABELS, torch.arange(ROWS))
+        criterion(torch.eye(CLASSES)[answers] * torch.where(unsure, 2.0, 8.0)[:, None], LABELS, torch.arange(ROWS))
 
 
-def test_doubted_rows_are_visited_once_in_so_many_epochs():
+def test_settled_rows_are_visited_once_in_so_many_epochs():
     criterion = adaptivek.Selection("label-memory", rows=ROWS, classes=CLASSES)
-    sampler = adaptivek.Sparing(criterion, LABELS, every=4)
+    sampler = adaptivek.Sparing(criterion, every=4)
     assert sorted(sampler) == list(range(ROWS))  # nothing is known yet
-    visit(criterion, WRONG, 12)
-    assert torch.equal(criterion.method.doubted(criterion.memory.state, LABELS), WRONG)
-    assert torch.equal(criterion.believed.bool(), ~WRONG)
+    unsure = torch.arange(ROWS) % 3 == 0
+    visit(criterion, WRONG, unsure, 12)
+    assert torch.equal(criterion.believed.bool(), ~WRONG)  # those of another class are settled too, if they are sure
     epochs = []
     for _ in range(4):
         length = len(sampler)
         epochs.append(list(sampler))
         assert len(epochs[-1]) == length
     for row in range(ROWS):
-        assert sum(row in epoch for epoch in epochs) == (1 if WRONG[row] else 4)
+        assert sum(row in epoch for epoch in epochs) == (4 if unsure[row] else 1)
     assert epochs[0] != sorted(epochs[0])
-    visit(criterion, torch.zeros_like(WRONG), 12)
+    visit(criterion, WRONG, torch.ones(ROWS, dtype=torch.bool), 12)
     assert sorted(sampler) == list(range(ROWS))
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: adaptivek.Sparing(adaptivek.Selection("mkl")), "criterion must be with label-memory, got mkl"),
         (
-            lambda: adaptivek.Sparing(adaptivek.Selection("mkl"), LABELS),
-            "Sparing: criterion must be with label-memory, got mkl",
+            lambda: adaptivek.Sparing(adaptivek.Selection("label-memory", classes=CLASSES)),
+            "criterion must be given rows=",
         ),
         (
-            lambda: adaptivek.Sparing(adaptivek.Selection("label-memory", rows=9, classes=3), LABELS),
-            "Sparing: labels must be one for each of 9 rows, got (60,)",
+            lambda: adaptivek.Sparing(adaptivek.Selection("label-memory", rows=9, classes=CLASSES), settled=2),
+            "settled must be",
         ),
     ],
 )
 def test_mistakes_are_heard_of_at_once(make, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=f"Sparing: {re.escape(message)}"):
         make()
 
 

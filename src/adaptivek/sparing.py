@@ -1,4 +1,4 @@
-"""Less to do: rows whose labels are not believed are visited in every few epochs only."""
+"""Less to do: rows of which the network has long been sure are visited in every few epochs only."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ from .selection import Selection
 
 
 class Sparing(Sampler[int]):
-    """Rows for an epoch in random order: those believed, and of the others each in one of ``every`` epochs.
+    """Rows for an epoch in random order: of those that are settled, each in one of ``every`` epochs; all others.
 
-    A row that is believed again when it is visited is back for good. Once 40 % are doubted, with ``every=4`` an epoch
-    is 0.7 of what it was. Each pass over it is an epoch.
+    A row is settled when its remembered predictions, the surer the heavier, all but agree on a class, be it the label
+    or what has taken its place: there is next to nothing to learn from it. A settled row of which the network is less
+    sure when it is visited is back. Each pass over it is an epoch.
 
-    >>> loader = DataLoader(adaptivek.indexed(train_set), batch_size=32, sampler=Sparing(criterion, labels))
+    >>> loader = DataLoader(adaptivek.indexed(train_set), batch_size=32, sampler=Sparing(criterion))
 
     Args:
-        criterion: with label memory, which says what is believed.
-        labels: of all rows of the training set, as trained on.
-        every: in how many epochs a row that is not believed is visited once.
+        criterion: with label memory, which remembers the predictions.
+        every: in how many epochs a settled row is visited once.
+        settled: the share of the memory that a class must have.
         seed: of the order.
     """
 
-    def __init__(self, criterion: Selection, labels: Tensor, every: int = 4, seed: int = 0) -> None:
+    def __init__(self, criterion: Selection, *, every: int = 4, settled: float = 0.9, seed: int = 0) -> None:
         if not isinstance(criterion.method, LabelMemory):
             raise ValueError(f"Sparing: criterion must be with label-memory, got {criterion.method.name}")
         self.rows = len(criterion.memory.state.predictions)
-        if labels.shape != (self.rows,):
-            raise ValueError(f"Sparing: labels must be one for each of {self.rows} rows, got {tuple(labels.shape)}")
+        if not self.rows:
+            raise ValueError("Sparing: criterion must be given rows=, the number of rows, got none")
         check_number("Sparing", "every", every, 1, whole=True)
+        check_number("Sparing", "settled", settled, 0, 1)
         check_number("Sparing", "seed", seed, 0, whole=True)
-        self.criterion, self.labels, self.every, self.seed, self.epoch = criterion, labels, every, seed, 0
+        self.criterion, self.every, self.settled, self.seed, self.epoch = criterion, every, settled, seed, 0
 
     def __iter__(self) -> Iterator[int]:
         rows = self._in_use().nonzero().squeeze(1)
@@ -49,7 +51,5 @@ class Sparing(Sampler[int]):
         return int(self._in_use().sum())
 
     def _in_use(self) -> Tensor:
-        method, state = self.criterion.method, self.criterion.memory.state
-        assert isinstance(method, LabelMemory)
-        doubted = method.doubted(state, self.labels.to(state.predictions.device)).cpu()
-        return ~doubted | ((torch.arange(self.rows) + self.epoch) % self.every == 0)
+        settled: Tensor = (self.criterion.memory.state.predictions.amax(1) >= self.settled).cpu()
+        return ~settled | ((torch.arange(self.rows) + self.epoch) % self.every == 0)

@@ -14,8 +14,8 @@ a, b and u are fitted. The interval holds the ratios under which the data is not
 
 The noise of one class may be more than that of another, and then the network is surest of the rows of the clean one,
 which are not the floor of the others. So each class that the network names gets a floor of its own if that raises the
-log likelihood by two for each number more that is fitted; if only by one, which is Akaike's limit, the ratio is that of
-one floor, and the interval holds both.
+log likelihood by three for each number more that is fitted; if only by one, which is Akaike's limit, the ratio is that
+of one floor, and the interval holds both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 BINS = 100  #: of equally many rows, shared by the groups
 FEWEST_BINS = 20  #: of a group
 MOST_GROUPS, FEW_ROWS = 20, 100  #: classes with a floor of their own, at most; of fewer rows it would say nothing
-NUMBERS = 4  #: that are fitted for a floor
+NUMBERS, PAYS = 4, 3  #: that are fitted for a floor; what each must raise the log likelihood by
 RATIOS = np.linspace(0, 0.8, 161)
 DROP = 1.92  #: of the log likelihood, at the ends of a 95 % interval
 MODEL_ERROR = 0.005  #: by which the interval is wider on both sides, for what the model leaves out
@@ -68,7 +68,7 @@ def noise_floor(sureness: Floats, agrees: NDArray[np.bool_], named: NDArray[np.i
     if gained <= more:
         return one
     own = _wider(_mean([_interval(ratios, of) for of in each], [len(rows) / len(named) for rows in groups]))
-    if gained <= 2 * more:
+    if gained <= PAYS * more:
         return one._replace(low=min(one.low, own.low), high=max(one.high, own.high))
     return own
 

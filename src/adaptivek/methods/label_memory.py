@@ -84,11 +84,6 @@ class LabelMemory(Selector[Remembered]):
     def believed(self, state: Remembered, seen: Seen, weights: Tensor) -> Tensor:
         return self._look(state, seen).believed
 
-    def doubted(self, state: Remembered, labels: Tensor) -> Tensor:
-        """Of all rows, given their labels (..., rows), which are not believed as things stand; bool."""
-        given = at_class(labels, state.predictions).float()
-        return ~_believed(_memory(state.predictions, given), rows_of(weigh(state.mistakes)[0], labels), given)
-
     def _look(self, state: Remembered, seen: Seen) -> Opinion:
         assert seen.logits is not None  # Selection has checked needs_logits
         return self._opinion(state, seen.logits, _labels(seen), seen.rows)
@@ -98,9 +93,8 @@ class LabelMemory(Selector[Remembered]):
         beta = each_run(self.beta, axes=2)
         weight = _sureness(p) ** each_run(self.caution, axes=2)
         if rows is None or not state.predictions.shape[-2]:
-            moved = (
-                beta * weight * p
-            )  # no memory: as if the row had always been predicted like this, but for the last visit
+            # no memory: as if the row had always been predicted like this, but for the last visit
+            moved = beta * weight * p
         else:
             pace = (1 - beta) * weight
             moved = (1 - pace) * rows_of(state.predictions, rows) + pace * p
