@@ -104,7 +104,7 @@ class Run:
         self.criterion.to(self.device)
         #: epochs after which beliefs are taken; none where the method keeps no table that they could go into
         turns = plan.epochs >= FEW_EPOCHS and isinstance(self.criterion, EarlyLearning)
-        self.turns = (plan.epochs // 2, plan.epochs * 3 // 4) if turns else ()
+        self.turns: tuple[int, ...] = (plan.epochs // 2, plan.epochs * 3 // 4) if turns else ()
         self.stock: Stock | None = None  #: what was known when rows were first believed
 
     def epoch(self, step: Callable[[], None] = lambda: None) -> None:
@@ -129,17 +129,18 @@ class Run:
         return any(turn - done in (0, 2) for turn in self.turns) or (done > last and (self.plan.epochs - done) % 3 == 0)
 
     def _turn(self) -> None:
-        """Take stock if that was not done, and train on beliefs if enough is known."""
+        """Take stock the first time, and train on beliefs if enough was known then."""
         labels, other = self.labels.cpu().numpy(), Slots(*self.dynamics.other.tables())
-        if self.stock is None:
+        first = self.done == self.turns[0]
+        if first:
             stock = take_stock(other, Slots(*self.dynamics.own.tables()), labels, self.classes)
-            if not stock.known:
-                return
-            self.stock = stock
-        assert isinstance(self.criterion, EarlyLearning)
-        for rows, beliefs in believe(other, labels, self.classes, self.stock.ratio.ratio, self.plan.seed):
-            self.criterion.believe(rows, torch.from_numpy(beliefs))
-        self.dynamics.forget_others()
+            self.stock = stock if stock.known else None
+        if self.stock is not None:
+            assert isinstance(self.criterion, EarlyLearning)
+            for rows, beliefs in believe(other, labels, self.classes, self.stock.ratio.ratio, self.plan.seed):
+                self.criterion.believe(rows, torch.from_numpy(beliefs))
+        if first or self.stock is not None:
+            self.dynamics.forget_others()
 
     def _batches(self) -> Iterator[tuple[Codes, int]]:
         """The rows of each step, those of the first half first, and how many these are."""
