@@ -59,6 +59,16 @@ def test_the_floor_is_the_noise_and_the_interval_holds_it(ratio):
     assert np.mean([one.high - one.low for one in found]) < 0.2
 
 
+def test_a_network_that_never_errs_leaves_little_doubt_that_other_labels_are_wrong():
+    near = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        wrong = rng.random(1_500) < 0.15  # however sure it is
+        found = noise_floor(rng.uniform(2, 9, 1_500), ~wrong, rng.integers(0, 3, 1_500), 3)
+        near += abs(found.ratio - wrong.mean()) < 0.03
+    assert near >= 8
+
+
 def test_errors_that_follow_the_noise_are_not_taken_for_less_noise():
     found = [noise_floor(*drawn(0.4, 10, seed, 10_000, follows=0.7), 10) for seed in range(10)]
     assert np.mean([one.ratio for one in found]) == pytest.approx(0.4, abs=0.01)

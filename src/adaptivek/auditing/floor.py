@@ -9,7 +9,8 @@ floor, and the floor is the noise ratio:
 Where the network errs, it is by chance that the label is what it names: u is 1 - tau / (K - 1) if the noise goes to all
 classes alike. But a network errs the way that the noise has taught it, and the more so the more noise goes one way; so
 that is the most that u may be. Whether the network is too sure of itself or not sure enough makes no difference, since
-a, b and u are fitted. The interval holds the ratios under which the data is not much less likely than under the best
+a, b and u are fitted; but b is at least 0.1, since errors that do not care how sure the network is would be noise by
+another name. The interval holds the ratios under which the data is not much less likely than under the best
 (the profile likelihood).
 
 The noise of one class may be more than that of another, and then the network is surest of the rows of the clean one,
@@ -35,6 +36,7 @@ NUMBERS, PAYS = 4, 3  #: that are fitted for a floor; what each must raise the l
 RATIOS = np.linspace(0, 0.8, 161)
 DROP = 1.92  #: of the log likelihood, at the ends of a 95 % interval
 MODEL_ERROR = 0.005  #: by which the interval is wider on both sides, for what the model leaves out
+SLOPE = 0.1  #: by which errors fall with sureness, at least; a network that knows how sure it is has 1
 ROUNDS = 50
 
 
@@ -112,11 +114,11 @@ def _binned(sureness: Floats, others: NDArray[np.bool_], bins: int) -> Bins:
 
 
 def _likelihoods(ratios: Floats, bins: Bins, classes: int) -> Floats:
-    """The highest log likelihood under each noise ratio, over a, b (at least 0) and u."""
+    """The highest log likelihood under each noise ratio, over a, b and u."""
     bins = bins._replace(sureness=bins.sureness - bins.sureness.max())
     most = 1 - ratios / (classes - 1)
     start = np.stack([np.full(len(ratios), 3.0), np.full(len(ratios), 0.5), most], 1)
-    lowest = np.stack([np.full(len(ratios), -np.inf), np.zeros(len(ratios)), np.minimum(ratios, most)], 1)
+    lowest = np.stack([np.full(len(ratios), -np.inf), np.full(len(ratios), SLOPE), np.minimum(ratios, most)], 1)
     highest = np.stack([np.full(len(ratios), np.inf)] * 2 + [most], 1)
     found, climbed = _climb(start, ratios[:, None], bins, lowest, highest)
     # once more, all from where the best has come to: the others may have stopped on a lower hill
