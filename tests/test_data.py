@@ -17,7 +17,6 @@ from PIL import Image
 
 from adaptivek.data import BENCHMARK, NAMES, Split, cache, load, shuffled
 from adaptivek.data.read import held_out
-from adaptivek.data.text import LENGTH, tokenise, words
 
 datasets = pytest.importorskip("datasets")
 DOCS = Path(__file__).parent.parent / "docs/data.md"
@@ -155,24 +154,6 @@ def test_texts_are_numbered_by_the_training_words(tmp_path):
     assert (data.y.tolist(), data.y_test.tolist()) == ([0, 1, 0], [1])
     assert data.x.dtype == torch.int32
     assert (data.classes, data.vocabulary, data.inputs) == (2, 5, 5)
-
-
-def test_of_long_texts_the_ends_are_kept():
-    long = [f"w{i}" for i in range(LENGTH + 50)]
-    x, _, _ = tokenise([" ".join(long), " ".join(long)], ["w0"])
-    numbers = {word: number for number, word in enumerate(sorted(long), 2)}
-    half = LENGTH // 2
-    assert x[0].tolist() == [numbers[word] for word in long[:half] + long[-half:]]
-
-
-def test_length_follows_most_texts():
-    x, x_test, _ = tokenise(["a b c"] * 500 + ["a " * 200], ["a " * 200, ""])
-    assert x.shape == (501, 3)
-    assert x_test.tolist() == [[2, 2, 2], [1, 0, 0]]
-
-
-def test_words():
-    assert words("Don't STOP, Zoë -- now?!") == ["don't", "stop", "zoë", "now", "?", "!"]
 
 
 @pytest.mark.parametrize(
