@@ -18,8 +18,9 @@ import torch
 from audit_data import DATASETS, KINDS, Cell, make
 from sklearn.metrics import roc_auc_score
 
+from adaptivek.auditing.dynamics import Dynamics
 from adaptivek.auditing.estimate import Slots, _fit, posterior
-from adaptivek.auditing.judge import judge, probability, together
+from adaptivek.auditing.judge import Verdict, judge, probability, together
 from adaptivek.auditing.networks import PLANS, maker, suited, taken_from
 from adaptivek.auditing.training import Run
 from adaptivek.methods.beta_mixture import posterior as mixture
@@ -35,13 +36,11 @@ def train(cell: Cell, method: str, seed: int, device: str) -> Run:
     return run
 
 
-def scores(cell: Cell, run: Run) -> dict[str, np.ndarray]:
+def scores(cell: Cell, seen: Dynamics, verdict: Verdict) -> dict[str, np.ndarray]:
     """Higher: more likely right."""
-    seen = run.dynamics
     own, other = Slots(*seen.own.tables()), Slots(*seen.other.tables())
     both = together(other, own)
     visits = np.maximum(seen.visits.cpu().numpy(), 1)
-    verdict = judge(seen, cell.labels, [str(k) for k in range(cell.classes)], stock=run.stock)
     return {
         "late loss": -seen.late_loss.cpu().numpy(),
         "mean loss": -seen.loss.cpu().numpy() / visits,
@@ -55,9 +54,8 @@ def scores(cell: Cell, run: Run) -> dict[str, np.ndarray]:
     }
 
 
-def ratios(cell: Cell, run: Run) -> dict[str, float]:
-    seen, other = run.dynamics, Slots(*run.dynamics.other.tables())
-    verdict = judge(seen, cell.labels, [str(k) for k in range(cell.classes)], stock=run.stock)
+def ratios(cell: Cell, seen: Dynamics, verdict: Verdict) -> dict[str, float]:
+    other = Slots(*seen.other.tables())
     loss = torch.from_numpy(-np.log(np.maximum(probability(other, cell.labels), 1e-6)))
     guess = other.named()
     return {
@@ -102,12 +100,14 @@ def main() -> None:
                 cell = make(dataset, noise, rate, given.seed)
                 for method in given.methods:
                     run = train(cell, method, given.seed, given.device)
+                    verdict = judge(run.dynamics, cell.labels, [str(k) for k in range(cell.classes)], stock=run.stock)
                     ranked = {
                         name: f"{roc_auc_score(~cell.wrong, score):.3f}" if rate else "-"
-                        for name, score in scores(cell, run).items()
+                        for name, score in scores(cell, run.dynamics, verdict).items()
                     }
                     off = {
-                        name: f"{100 * (found - cell.wrong.mean()):+.1f}" for name, found in ratios(cell, run).items()
+                        name: f"{100 * (found - cell.wrong.mean()):+.1f}"
+                        for name, found in ratios(cell, run.dynamics, verdict).items()
                     }
                     if not titles:
                         titles = ["data", "noise", "method", *ranked, *off]
