@@ -47,7 +47,7 @@ class Grid:
         ]
 
 
-PRESETS = {"demo": Grid(datasets=("digits",)), "paper": Grid()}
+PRESETS = {"demo": Grid(datasets=("digits",), methods=(*PAPER_METHODS, "label-memory")), "paper": Grid()}
 
 
 class LockedWork:

@@ -73,7 +73,7 @@ def train(
     /,
     folder: Annotated[Path, tyro.conf.arg(name="out", metavar="DIR")],
     overrides: Annotated[Overrides, tyro.conf.arg(name="")],
-    method: str = "adaptive-k",
+    method: str = "label-memory",
     noise: Literal["directed", "symmetric", "pair-flip", "instance"] = "directed",
     noise_rate: float = 0.0,
     exact_noise: bool = False,

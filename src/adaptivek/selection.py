@@ -39,8 +39,8 @@ class _LastBatch:
 class Selection(nn.Module):
     """Drop-in criterion that leaves out samples whose label looks wrong.
 
-    >>> criterion = Selection("adaptive-k", warmup=15_000)
-    >>> loss = criterion(model(x), y)  # or criterion.reduce(losses)
+    >>> criterion = Selection(rows=len(train_set), classes=10)
+    >>> loss = criterion(model(x), y, index)
 
     Call ``criterion.eval()`` to get the plain mean over everything, with nothing remembered.
 
@@ -49,8 +49,8 @@ class Selection(nn.Module):
     ``kept`` then have that first axis too.
 
     Args:
-        method: a method such as ``AdaptiveK()``, or its name, with parameters if need be:
-            ``"mkl"``, ``"mkl:keep=0.7"``.
+        method: a method such as ``AdaptiveK()``, or its name, with parameters if need be: ``"mkl"``,
+            ``"mkl:keep=0.7"``. The default is the one that does best in our comparison and needs no warm-up.
         warmup: steps of plain training before anything is left out.
         loss: gives one loss per sample from ``(output, target)``; cross-entropy unless told.
         window: about how many of the latest steps `noise_ratio` looks back on.
@@ -66,7 +66,7 @@ class Selection(nn.Module):
 
     def __init__(
         self,
-        method: Selector[Any] | str,
+        method: Selector[Any] | str = "label-memory",
         *,
         warmup: int | None = None,
         loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,

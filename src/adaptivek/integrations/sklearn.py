@@ -33,8 +33,8 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
     Features should be of like size: put a ``StandardScaler`` before it.
 
     Args:
-        method: a method such as ``AdaptiveK()``, or its name, with parameters if need be. The default's
-            averages are quick: the published ones need a thousand steps to settle, more than a table makes.
+        method: a method such as ``AdaptiveK()``, or its name, with parameters if need be. The default
+            remembers predictions of few epochs, as there are few.
         hidden: widths of the hidden layers.
         dropout: share of hidden units left out at random while training.
         module: gives a network from ``(features, classes)``, in place of the one with ``hidden`` layers.
@@ -59,7 +59,7 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: Selector[Any] | str = "adaptive-k:beta1=0.5,beta2=0.9",
+        method: Selector[Any] | str = "label-memory:beta=0.5",
         *,
         hidden: tuple[int, ...] = (256,),
         dropout: float = 0.5,

@@ -22,31 +22,31 @@ HORIZON = 5_000  # samples that the table of mistakes looks back on where the si
 
 class Remembered(NamedTuple):
     predictions: Tensor  #: (rows, classes) moving average of predictions, from 0; the rest, up to 1, is the label
-    mistakes: Tensor  #: (classes, classes) how often rows remembered as the first were given the second, of late
+    mistakes: Tensor  #: (classes, classes) how often rows predicted as the first were given the second, of late
 
 
 class Opinion(NamedTuple):
     """What is thought of a batch."""
 
     moved: Tensor  #: (..., B, classes) entries of the table of predictions, today's included
-    found: Tensor  #: (..., B) the class that is remembered, the label counting for what is left
-    believed: Tensor  #: (..., B) bool
+    believed: Tensor  #: (..., B) how far each label is believed
     target: Tensor  #: (..., B, classes) what to train on
 
 
 @dataclass(frozen=True)
 class LabelMemory(Selector[Remembered]):
-    """Leave labels that are believed as they are; train the others on ``prediction * memory * odds``, normalised.
+    """Replace labels that lose against ``prediction * memory * odds``; hold back those that are contested.
 
     The memory of a row begins as its label and moves towards its predictions at each visit, the further the surer
     they are, so no warm-up is needed. The odds are Bayes' rule: they come from a table of which class is given which
-    label, counted as training goes on. A label is believed if no other class has more of ``memory * sqrt(odds)``. Of
-    a class of which less than half is found again, labels are doubted to that degree only: it comes back.
+    label, counted as training goes on. A label is replaced if another class has more of ``memory * sqrt(odds)``. It is
+    contested if that holds for the predictions alone, the remembered ones and today's: then less is learned from it,
+    by as much as the memory is made of predictions. Labels of a class that is hardly found again are left alone.
 
     Args:
         beta: how slowly the memory moves, in [0, 1); it moves once a visit, so once an epoch.
-        caution: how much less it moves by a prediction that is not sure, at least 0. At 0 all move it alike, which
-            finds more when training is long; at 1 next to nothing happens while a network has learned little.
+        caution: how much less it moves by a prediction that is not sure, at least 0. At 0 all move it alike; at 1 next
+            to nothing happens while a network has learned little.
     """
 
     beta: float = 0.8
@@ -72,14 +72,14 @@ class LabelMemory(Selector[Remembered]):
         return -(target * F.log_softmax(logits, -1)).sum(-1)
 
     def select(self, state: Remembered, seen: Seen) -> tuple[Tensor, Remembered]:
-        opinion, labels = self._look(state, seen), _labels(seen)
+        moved, labels = self._look(state, seen).moved, _labels(seen)
         rows, classes = state.predictions.shape[-2:]
         left = (1 - seen.number / (rows or HORIZON)).clamp(min=0)[..., None, None]
         # counted, not a matrix product, which autocast would take in half precision
-        pairs = torch.where(seen.counts, opinion.found * classes + labels, 0)
+        pairs = torch.where(seen.counts, moved.argmax(-1) * classes + labels, 0)
         mistakes = (left * state.mistakes).flatten(-2).scatter_add(-1, pairs, seen.counts.float())
         mistakes = mistakes.view_as(state.mistakes)
-        return seen.counts, Remembered(opinion.moved if rows else state.predictions, mistakes)
+        return seen.counts, Remembered(moved if rows else state.predictions, mistakes)
 
     def believed(self, state: Remembered, seen: Seen, weights: Tensor) -> Tensor:
         return self._look(state, seen).believed
@@ -94,43 +94,44 @@ class LabelMemory(Selector[Remembered]):
         weight = _sureness(p) ** each_run(self.caution, axes=2)
         if rows is None or not state.predictions.shape[-2]:
             # no memory: as if the row had always been predicted like this, but for the last visit
-            moved = beta * weight * p
+            before = moved = beta * weight * p
         else:
-            pace = (1 - beta) * weight
-            moved = (1 - pace) * rows_of(state.predictions, rows) + pace * p
-        memory = _memory(moved, given)
+            before = rows_of(state.predictions, rows)
+            moved = before + (1 - beta) * weight * (p - before)
+        memory = moved + (1 - moved.sum(-1, keepdim=True)) * given
         odds, trust = (rows_of(table, labels) for table in weigh(state.mistakes))
-        believed = _believed(memory, odds, given)
+
+        replaced = _against(memory, odds, given)
         better = p.clamp(TINY) * memory.clamp(TINY) * odds
         better = better / better.sum(-1, keepdim=True)
-        far = (trust * ~believed).unsqueeze(-1)
-        return Opinion(moved, memory.argmax(-1), believed, given + far * (better - given))
+        contested = _against(before, odds, given) & _against(p, odds, given)
+        held = trust * contested * before.sum(-1)
+        # a target that is the prediction itself has no gradient: the sample stays in the mean, and says less
+        change = torch.where(replaced.unsqueeze(-1), better - given, p - given)
+        far = torch.where(replaced, trust, held)
+        return Opinion(moved, torch.where(replaced, 0, 1 - held), given + far.unsqueeze(-1) * change)
 
 
 def weigh(mistakes: Tensor) -> tuple[Tensor, Tensor]:
-    """From counts [found, given]: the odds [label, class], at most 1, and how far each label may be doubted."""
+    """From counts [predicted, given]: the odds [label, class], at most 1, and how far each label may be doubted."""
     eye = torch.eye(mistakes.shape[-1], device=mistakes.device)
     counts = mistakes + eye  # before there is anything to count, each class is given its own label
     share = (counts / counts.sum(-1, keepdim=True)).clamp(RARE)
     own = (share * eye).sum(-1, keepdim=True)
-    found_again = (counts * eye).sum(-2) / counts.sum(-2)
-    return (share.transpose(-1, -2) / own).clamp(max=1), (2 * found_again).clamp(max=1)
+    found_again = (mistakes * eye).sum(-2) / (mistakes.sum(-2) + 1)
+    return (share.transpose(-1, -2) / own).clamp(max=1), (4 * found_again - 1).clamp(0, 1)
+
+
+def _against(shares: Tensor, odds: Tensor, given: Tensor) -> Tensor:
+    """Whether a class other than the label has more of ``shares * sqrt(odds)``, (..., B)."""
+    judged = shares * odds.sqrt()
+    return (judged * given).sum(-1) < (judged * (1 - given)).amax(-1)
 
 
 def _sureness(p: Tensor) -> Tensor:
     """1 minus the entropy of probabilities over the most that it can be, (..., 1)."""
     entropy: Tensor = torch.special.entr(p).sum(-1, keepdim=True)
     return (1 - entropy / math.log(max(2, p.shape[-1]))).clamp(TINY, 1)
-
-
-def _memory(predictions: Tensor, given: Tensor) -> Tensor:
-    """What is remembered of rows: their predictions and, for what is left to 1, their labels (one-hot)."""
-    return predictions + (1 - predictions.sum(-1, keepdim=True)) * given
-
-
-def _believed(memory: Tensor, odds: Tensor, given: Tensor) -> Tensor:
-    judged = memory * odds.sqrt()
-    return (judged * given).sum(-1) >= (judged * (1 - given)).amax(-1)
 
 
 def _labels(seen: Seen) -> Tensor:
