@@ -2,8 +2,8 @@
 
     python benchmarks/beyond_figure.py --out docs/figures
 
-Random settings (results/beyond/settings.jsonl) sorted by how far a method is above plain training; and how much of the
-way from Vanilla to the Oracle is closed on MNIST and Fashion-MNIST (results/methods).
+Random settings (results/beyond/settings.jsonl, digits) sorted by how far a method is above plain training; and how much
+of the way from Vanilla to the Oracle is closed on MNIST and Fashion-MNIST (results/methods).
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ from adaptivek.recipes import RunSpec
 from adaptivek.store import Store
 
 COLOURS = {"label-memory": "#1f6fb4", "adaptive-k": "#c8553d", "elr": "#7a9e4f"}
-NAMES = {"label-memory": "label memory", "adaptive-k": "Adaptive-k, as published", "elr": "ELR"}
+NUDGED = "vanilla-nudged"
+NAMES = {"label-memory": "label memory", "adaptive-k": "Adaptive-k, as published", "elr": "ELR"} | {
+    NUDGED: "plain training, nudged"
+}
 KINDS, RATE = ("directed", "pair-flip", "symmetric", "instance"), 0.4
 
 
 def settings(axes: Axes, path: Path) -> None:
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for method in ("adaptive-k", "label-memory"):
+    lines = [line for line in map(json.loads, path.read_text().splitlines()) if line["pool"] == "digits"]
+    for method in ("adaptive-k", NUDGED, "label-memory"):
         over = sorted(100 * (line["accuracy"][method] - line["accuracy"]["vanilla"]) for line in lines)
-        axes.plot(range(1, len(over) + 1), over, color=COLOURS[method], label=NAMES[method], lw=2)
+        axes.plot(range(1, len(over) + 1), over, color=COLOURS.get(method, "#999999"), label=NAMES[method], lw=2)
     axes.axhline(0, color="#888888", lw=0.8)
     axes.set_xlabel(f"{len(lines)} random settings, each method's in order")
     axes.set_ylabel("points above plain training")
@@ -74,8 +77,10 @@ def main() -> None:
         gaps(axes, dataset)
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
-    handles = others[-1].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=len(COLOURS), frameon=False)
+    shown = {
+        name: line for axes in figure.axes[:2] for line, name in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(shown.values(), shown, loc="outside lower center", ncols=len(shown), frameon=False)
     rcParams["svg.hashsalt"] = "beyond"  # the same figure is the same file
     figure.savefig(given.out / "beyond.svg", metadata={"Date": None})
 

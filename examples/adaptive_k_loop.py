@@ -20,7 +20,7 @@ model = nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Dropout(),
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=20, gamma=0.2)
 steps_per_epoch = len(labels) // 10
-criterion = adaptivek.Selection(adaptivek.AdaptiveK(), warmup=20 * steps_per_epoch)  # <- the change
+criterion = adaptivek.Selection(classes=10)  # <- the change
 
 for _ in range(epochs):
     model.train()

@@ -28,6 +28,6 @@ def train(name: str, **options: object) -> AdaptiveKClassifier:
 
 
 train("vanilla", method="vanilla")
-classifier = train("adaptive-k")
+classifier = train("selection")
 suspects = np.argsort(classifier.label_quality_)[:100]
 print(f"of the 100 labels of lowest quality {np.mean(labels[suspects] != y[suspects]):.0%} are wrong")

@@ -25,9 +25,7 @@ class LabelMemory(Rule):
             own = max(counts[label][label] / counts[label].sum(), 1e-3)
             odds = [min(1.0, max(counts[c][label] / counts[c].sum(), 1e-3) / own) for c in range(self.classes)]
             others = [c for c in range(self.classes) if c != label]
-            beaten = [
-                any(voice[c] * np.sqrt(odds[c]) > voice[label] for c in others) for voice in (memory, before, p)
-            ]
+            beaten = [any(voice[c] * np.sqrt(odds[c]) > voice[label] for c in others) for voice in (memory, before, p)]
             again = self.mistakes[label][label] / (self.mistakes[:, label].sum() + 1)
             trust = min(max(4 * again - 1, 0.0), 1.0)
             one_hot = np.eye(self.classes)[label]
