@@ -27,6 +27,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from audit_data import DATASETS, KINDS, Cell, make
+from measurements import read_lines
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
@@ -181,7 +182,7 @@ def main() -> None:
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     path = given.out / "results.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = read_lines(path)
     done = {(line["dataset"], line["noise"], line["rate"], line["seed"]) for line in lines}
     wanted = [
         (dataset, noise, rate, seed)

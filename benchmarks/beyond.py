@@ -1,4 +1,4 @@
-"""How far label memory goes beyond the published rule: no harm, the Oracle's gap, the noise ratio, time, above it.
+"""How far label memory goes beyond the published rule: no harm, the Oracle's gap, the noise ratio, time, beating it.
 
     python benchmarks/beyond.py                                    # digits: a quarter of an hour on two cores
     python benchmarks/beyond.py --datasets mnist fashion-mnist     # on a GPU, with the recipe of rivals.py
@@ -11,7 +11,6 @@ settings come from benchmarks/robustness.py, times from sparing.py, labels by pe
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 from collections import defaultdict
@@ -20,6 +19,7 @@ from pathlib import Path
 import rivals
 import robustness
 import sparing
+from measurements import read_lines
 
 from adaptivek.bench import bench
 from adaptivek.methods import METHODS
@@ -69,11 +69,10 @@ def main() -> None:
         errors[place].append(100 * (last.noise_ratio - last.true_noise_ratio))
 
     mean = {place: statistics.mean(values) for place, values in accuracy.items()}
-    if SETTINGS.exists():
-        settings = [json.loads(line) for line in SETTINGS.read_text().splitlines()]
-        for pool in dict.fromkeys(line["pool"] for line in settings):
-            print(f"\n1. No harm: {pool}, ", end="")
-            robustness.tell([line for line in settings if line["pool"] == pool])
+    settings = read_lines(SETTINGS)
+    for pool in dict.fromkeys(line["pool"] for line in settings):
+        print(f"\n1. No harm: {pool}, ", end="")
+        robustness.tell([line for line in settings if line["pool"] == pool])
     print("\n2. The Oracle's gap\n\n| data | noise | rate | Vanilla | Oracle | " + " | ".join(given.methods) + " |")
     print("|---" * (5 + len(given.methods)) + "|")
     for cell in dict.fromkeys(cell for cell, _ in mean):
@@ -87,9 +86,8 @@ def main() -> None:
     for cell in dict.fromkeys(cell for cell, _ in mean):
         found = [_error(method, errors[cell, method]) for method in given.methods]
         print(f"| {cell[0]}, {cell[1]} {cell[2]:g} | " + " | ".join(found) + " |")
-    if TIMES.exists():
-        print("\n4. Time, with Sparing\n")
-        sparing.tell([json.loads(line) for line in TIMES.read_text().splitlines()])
+    print("\n4. Time, with Sparing\n")
+    sparing.tell(read_lines(TIMES))
     print("\n5. Above the Oracle")
     for method in given.methods:
         print(f"- {method}: {above(mean, method)}")

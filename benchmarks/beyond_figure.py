@@ -9,7 +9,6 @@ of the way from Vanilla to the Oracle is closed on MNIST and Fashion-MNIST (resu
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from pathlib import Path
 
@@ -17,23 +16,26 @@ import rivals
 from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from measurements import read_lines
 
 from adaptivek.recipes import RunSpec
 from adaptivek.store import Store
 
-COLOURS = {"label-memory": "#1f6fb4", "adaptive-k": "#c8553d", "elr": "#7a9e4f"}
-NUDGED = "vanilla-nudged"
-NAMES = {"label-memory": "label memory", "adaptive-k": "Adaptive-k, as published", "elr": "ELR"} | {
-    NUDGED: "plain training, nudged"
+COLOURS = {"label-memory": "#1f6fb4", "adaptive-k": "#c8553d", "elr": "#7a9e4f", "vanilla-nudged": "#999999"}
+NAMES = {
+    "label-memory": "label memory",
+    "adaptive-k": "Adaptive-k, as published",
+    "elr": "ELR",
+    "vanilla-nudged": "plain training, nudged",
 }
 KINDS, RATE = ("directed", "pair-flip", "symmetric", "instance"), 0.4
 
 
 def settings(axes: Axes, path: Path) -> None:
-    lines = [line for line in map(json.loads, path.read_text().splitlines()) if line["pool"] == "digits"]
-    for method in ("adaptive-k", NUDGED, "label-memory"):
+    lines = [line for line in read_lines(path) if line["pool"] == "digits"]
+    for method in ("adaptive-k", "vanilla-nudged", "label-memory"):
         over = sorted(100 * (line["accuracy"][method] - line["accuracy"]["vanilla"]) for line in lines)
-        axes.plot(range(1, len(over) + 1), over, color=COLOURS.get(method, "#999999"), label=NAMES[method], lw=2)
+        axes.plot(range(1, len(over) + 1), over, color=COLOURS[method], label=NAMES[method], lw=2)
     axes.axhline(0, color="#888888", lw=0.8)
     axes.set_xlabel(f"{len(lines)} random settings, each method's in order")
     axes.set_ylabel("points above plain training")
@@ -41,7 +43,7 @@ def settings(axes: Axes, path: Path) -> None:
 
 
 def gaps(axes: Axes, dataset: str) -> None:
-    store, methods = Store("results/methods"), tuple(COLOURS)
+    store, methods = Store("results/methods"), ("label-memory", "adaptive-k", "elr")
 
     def mean(method: str, kind: str) -> float:
         found = [

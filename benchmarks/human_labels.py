@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as parquet
 import torch
+from measurements import read_lines
 
 from adaptivek.data import load
 from adaptivek.recipes import RECIPES, RunSpec
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=Path("results/beyond/human_labels.jsonl"))
     given = parser.parse_args()
-    lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
+    lines = read_lines(given.out)
     done = {(line["column"], line["method"], line["seed"]) for line in lines}
     wanted = [(given.column, method, seed) for seed in range(given.seeds) for method in given.methods]
     if set(wanted) - done:

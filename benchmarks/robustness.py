@@ -24,11 +24,12 @@ from typing import ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
+from measurements import read_lines
 from torch import Tensor
 
 from adaptivek.data import Split, load
 from adaptivek.methods import METHODS as BY_NAME
-from adaptivek.methods.label_memory import LabelMemory, Opinion, Remembered
+from adaptivek.methods.label_memory import LabelMemory, Remembered
 from adaptivek.methods.vanilla import Vanilla
 from adaptivek.recipes import Recipe, RunSpec
 from adaptivek.stacked import Stack
@@ -47,8 +48,8 @@ class WithoutRows(LabelMemory):
 
     name: ClassVar[str] = "label-memory-without-rows"
 
-    def _opinion(self, state: Remembered, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Opinion:
-        return super()._opinion(state, logits, labels, None)
+    def _visit(self, state: Remembered, p: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:
+        return super()._visit(state, p, None)
 
 
 class Nudged(Vanilla):
@@ -179,7 +180,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=Path("results/beyond/settings.jsonl"))
     given = parser.parse_args()
-    lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
+    lines = read_lines(given.out)
     done = {(line["pool"], line["group"]) for line in lines}
     given.out.parent.mkdir(parents=True, exist_ok=True)
     data, started = pool(given.pool), time.perf_counter()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from measurements import read_lines
 from testing import test_accuracy
 from torch import Tensor
 from torch.utils.data import RandomSampler
@@ -78,7 +79,7 @@ def main() -> None:
             plain = plain or seconds
             lines.append({"device": device.type, "rate": rate, "run": kind, "time": round(seconds / plain, 3),
                           "visits": round(visits, 3), "accuracy": round(accuracy, 2)})  # fmt: skip
-    kept = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
+    kept = read_lines(given.out)
     kept = [line for line in kept if line["device"] != device.type] + lines
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text("".join(json.dumps(line) + "\n" for line in kept))

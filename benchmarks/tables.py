@@ -1,4 +1,4 @@
-"""The scikit-learn classifier on small tables with noise of several kinds: which averages suit few steps?"""
+"""The scikit-learn classifier on small tables with noise of several kinds: which method suits few steps?"""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ METHODS = {
     "as published": "adaptive-k",
     "quick averages": "adaptive-k:beta1=0.5,beta2=0.9",
     "mean threshold": "adaptive-k:threshold=mean",
+    "label memory": "label-memory",
+    "label memory, quick": "label-memory:beta=0.5",
 }
 
 

@@ -17,6 +17,7 @@ from PIL import Image
 
 from adaptivek.data import BENCHMARK, NAMES, Split, cache, load, shuffled
 from adaptivek.data.read import held_out
+from adaptivek.recipes import RECIPES
 
 datasets = pytest.importorskip("datasets")
 DOCS = Path(__file__).parent.parent / "docs/data.md"
@@ -336,3 +337,12 @@ def test_a_missing_extra_is_named(missing, texts, monkeypatch):
 
 def test_names_are_the_paper_s_and_digits():
     assert NAMES == ("digits", "mnist", "fashion-mnist", "cifar10", "imdb", "sarcasm", "hotel", "20newsgroups")
+
+
+def test_digits_are_what_scikit_learn_ships():
+    data = load("digits")
+    assert data.x.shape == (1437, 1, 8, 8)
+    assert len(data.x_test) == 360
+    assert torch.equal(load("digits").y, data.y)  # the split does not change
+    assert data.x.mean().abs() < 1e-5
+    assert "digits" in RECIPES

@@ -18,7 +18,7 @@ from adaptivek.jobs import draws
 from adaptivek.methods import METHODS
 from adaptivek.models import make_model
 from adaptivek.noise import corrupt
-from adaptivek.recipes import RECIPES, Recipe, RunSpec
+from adaptivek.recipes import Recipe, RunSpec
 from adaptivek.records import EpochRecord, Steps, look_closer, measure
 from adaptivek.train import Session, networks
 
@@ -340,12 +340,3 @@ def test_spec_round_trip():
 def test_mistakes_are_named_before_training(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_digits_are_what_scikit_learn_ships():
-    data = load("digits")
-    assert data.x.shape == (1437, 1, 8, 8)
-    assert len(data.x_test) == 360
-    assert torch.equal(load("digits").y, data.y)  # the split does not change
-    assert data.x.mean().abs() < 1e-5
-    assert "digits" in RECIPES

@@ -150,7 +150,8 @@ class RunSpec:
     def identity(self) -> str:
         """A short hash of all of it: equal for equal runs, in every process and on every machine.
 
-        What is as by default is left out, so that a field added later does not make old results strangers.
+        What is as by default is left out, so that a field added later does not make old results strangers; hence
+        no default may ever change.
         """
         text = json.dumps(_not_default(self) | {"recipe": _not_default(self.recipe)}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -50,7 +50,7 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         classes_: the labels that there are.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X has names.
-        noise_ratio_: share of the rows that was left out in the last epochs.
+        noise_ratio_: share of the labels that were not believed in the last epochs.
         label_quality_: (rows,) how well each label fits, from 0 (suspicious) to 1: the probability of the
             given label, averaged over the epochs after warm-up.
         module_: the trained network.

@@ -1,4 +1,4 @@
-"""Label memory: labels that remembered predictions contradict are replaced; the others are left alone."""
+"""Label memory: labels that remembered predictions contradict are replaced, those they contest are held back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ class Remembered(NamedTuple):
 class Opinion(NamedTuple):
     """What is thought of a batch."""
 
-    moved: Tensor  #: (..., B, classes) entries of the table of predictions, today's included
     believed: Tensor  #: (..., B) how far each label is believed
     target: Tensor  #: (..., B, classes) what to train on
 
@@ -72,8 +71,9 @@ class LabelMemory(Selector[Remembered]):
         return -(target * F.log_softmax(logits, -1)).sum(-1)
 
     def select(self, state: Remembered, seen: Seen) -> tuple[Tensor, Remembered]:
-        moved, labels = self._look(state, seen).moved, _labels(seen)
-        rows, classes = state.predictions.shape[-2:]
+        assert seen.logits is not None  # Selection has checked needs_logits
+        _, moved = self._visit(state, seen.logits.softmax(-1), seen.rows)
+        labels, (rows, classes) = _labels(seen), state.predictions.shape[-2:]
         left = (1 - seen.number / (rows or HORIZON)).clamp(min=0)[..., None, None]
         # counted, not a matrix product, which autocast would take in half precision
         pairs = torch.where(seen.counts, moved.argmax(-1) * classes + labels, 0)
@@ -82,22 +82,23 @@ class LabelMemory(Selector[Remembered]):
         return seen.counts, Remembered(moved if rows else state.predictions, mistakes)
 
     def believed(self, state: Remembered, seen: Seen, weights: Tensor) -> Tensor:
-        return self._look(state, seen).believed
+        assert seen.logits is not None
+        return self._opinion(state, seen.logits, _labels(seen), seen.rows).believed
 
-    def _look(self, state: Remembered, seen: Seen) -> Opinion:
-        assert seen.logits is not None  # Selection has checked needs_logits
-        return self._opinion(state, seen.logits, _labels(seen), seen.rows)
-
-    def _opinion(self, state: Remembered, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Opinion:
-        p, given = logits.softmax(-1), at_class(labels, logits).float()
+    def _visit(self, state: Remembered, p: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:
+        """What is remembered of the predictions of each row, (..., B, classes): before today, and with today's."""
         beta = each_run(self.beta, axes=2)
         weight = _sureness(p) ** each_run(self.caution, axes=2)
         if rows is None or not state.predictions.shape[-2]:
             # no memory: as if the row had always been predicted like this, but for the last visit
-            before = moved = beta * weight * p
-        else:
-            before = rows_of(state.predictions, rows)
-            moved = before + (1 - beta) * weight * (p - before)
+            always = beta * weight * p
+            return always, always
+        before = rows_of(state.predictions, rows)
+        return before, before + (1 - beta) * weight * (p - before)
+
+    def _opinion(self, state: Remembered, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Opinion:
+        p, given = logits.softmax(-1), at_class(labels, logits).float()
+        before, moved = self._visit(state, p, rows)
         memory = moved + (1 - moved.sum(-1, keepdim=True)) * given
         odds, trust = (rows_of(table, labels) for table in weigh(state.mistakes))
 
@@ -109,7 +110,7 @@ class LabelMemory(Selector[Remembered]):
         # a target that is the prediction itself has no gradient: the sample stays in the mean, and says less
         change = torch.where(replaced.unsqueeze(-1), better - given, p - given)
         far = torch.where(replaced, trust, held)
-        return Opinion(moved, torch.where(replaced, 0, 1 - held), given + far.unsqueeze(-1) * change)
+        return Opinion(torch.where(replaced, 0, 1 - held), given + far.unsqueeze(-1) * change)
 
 
 def weigh(mistakes: Tensor) -> tuple[Tensor, Tensor]:
