@@ -55,6 +55,7 @@ class Selector(ABC, Generic[StateT]):
     name: ClassVar[str]  #: as users type it
     summary: ClassVar[str]  #: one line for the listing
     paper: ClassVar[str]  #: where it comes from
+    revision: ClassVar[int] = 1  #: raised whenever the same parameters begin to give other results
     wants_warmup: ClassVar[bool] = False  #: meant to start after some plain training
     leaves_out: ClassVar[bool] = True  #: whether the share it leaves out means anything
     privileged: ClassVar[bool] = False  #: knows which labels are wrong (an upper bound, never a method to ship)
