@@ -24,6 +24,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
+from adaptivek.types import Stateless
 from measurements import read_lines
 from torch import Tensor
 
@@ -34,7 +35,6 @@ from adaptivek.methods.vanilla import Vanilla
 from adaptivek.recipes import Recipe, RunSpec
 from adaptivek.stacked import Stack
 from adaptivek.train import prepare
-from adaptivek.types import Stateless
 
 METHODS = ("label-memory", "label-memory-without-rows", "adaptive-k", "vanilla-nudged")  # beside Vanilla
 KINDS = ("directed", "symmetric", "pair-flip", "instance")

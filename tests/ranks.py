@@ -6,6 +6,7 @@ Every check compares with the same work on the whole batch in one process (``dis
 from __future__ import annotations
 
 import copy
+import warnings
 from contextlib import nullcontext
 from datetime import timedelta
 from tempfile import TemporaryDirectory
@@ -86,6 +87,22 @@ def every_method_step_by_step() -> None:
         torch.testing.assert_close(list(shared.parameters()), list(alone.parameters()))
         if text.startswith("adaptive-k") and dist.get_rank() == 1:
             assert starved, "no step in which one rank keeps nothing"
+
+
+def a_class_lost_on_one_rank_is_lost_on_all() -> None:
+    """Each sees one class of two; only the first sees the one that is being lost."""
+    ours = make("mkl:keep=0.5")
+    watch = adaptivek.Watch(ours, classes=2, least=0.5, every=5, plain=3)
+    labels = torch.full((8,), dist.get_rank())
+    logits = torch.tensor([[0.0, 5.0, 0, 0, 0]]).repeat(8, 1)
+    for step in range(10):
+        ours(logits, labels)
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            watch(labels)
+        assert bool(heard) == (step == 4)
+        assert ours.kept.all() == (step < 2 or dist.get_rank() == 1 or 4 < step < 8)
+    assert watch.shares.tolist() == pytest.approx([3 / 5, 1.0])
 
 
 def tokens_and_masks() -> None:
@@ -225,6 +242,7 @@ def lightning_and_hugging_face() -> None:
 
 CHECKS = (
     every_method_step_by_step,
+    a_class_lost_on_one_rank_is_lost_on_all,
     tokens_and_masks,
     one_big_batch,
     windows,

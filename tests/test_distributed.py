@@ -36,8 +36,8 @@ def test_a_process_group_of_one_is_a_process_alone(tmp_path):
     """Also: nothing is gathered where it is switched off."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
-        assert adaptivek.distributed.peers(True) is None
-        assert adaptivek.distributed.peers(False) is None
+        assert adaptivek.backend.distributed.process_group(True) is None
+        assert adaptivek.backend.distributed.process_group(False) is None
         assert adaptivek.Selection("mkl:keep=0.5").reduce(torch.tensor([1.0, 3.0])).item() == 1
     finally:
         torch.distributed.destroy_process_group()

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from adaptivek.methods import METHODS, parameters
+from adaptivek.methods import METHODS, defaults
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
@@ -66,9 +66,9 @@ def test_pages_have_the_same_headings_and_the_real_parameters(name):
     assert re.findall(r"^## (.+)$", page, re.MULTILINE) == HEADINGS
     method = METHODS[name]
     assert method.name == name
-    values = ", ".join(f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in parameters(method).items())
+    values = ", ".join(f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in defaults(method).items())
     assert f'`adaptivek.{method.__name__}({values.replace("1e-08", "1e-8")})`, by name `"{name}"`' in page
-    for parameter in parameters(method):
+    for parameter in defaults(method):
         assert f"| `{parameter}` |" in page
     assert f"| [`{name}`](docs/methods/{name}.md) | {method.summary.split(' (')[0]}" in (ROOT / "README.md").read_text()
 

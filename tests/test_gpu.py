@@ -61,8 +61,8 @@ def test_nobody_has_to_move_the_criterion():
     x, y, _ = (t.cuda() for t in next(batches(1)))
     for _ in range(5):
         criterion(x[:, :5].requires_grad_(), y).backward()
-    assert criterion.m.is_cuda
-    assert criterion.step == 5
+    assert criterion.state_m.is_cuda
+    assert criterion.tally_step == 5
 
 
 @pytest.mark.parametrize("text", ONE_EACH)
@@ -78,7 +78,7 @@ def test_a_step_never_waits_for_the_device(text):
             criterion(answered(criterion.method, x[:, :5]).requires_grad_(), y, index).backward()
     finally:
         _set_sync_debug("default")
-    assert criterion.step == 10
+    assert criterion.tally_step == 10
 
 
 @pytest.mark.parametrize("text", ONE_EACH)
@@ -95,7 +95,7 @@ def test_replayed_equals_eager(text, monkeypatch):
         for logits, criterion, allowed in ((found, replayed, True), (expected, eager, False)):
             with monkeypatch.context() as patch:
                 if not allowed:
-                    patch.setattr(adaptivek.selection, "replayable", lambda x: False)
+                    patch.setattr(adaptivek.criterion, "replayable", lambda x: False)
                 output = answered(criterion.method, logits[:size])
                 first = criterion(output, y[:size], index[:size])
                 second = criterion(output * 2, y[:size], index[:size])
@@ -108,7 +108,7 @@ def test_replayed_equals_eager(text, monkeypatch):
         torch.testing.assert_close(replayed.state_dict()[name], value)
     again = copy.deepcopy(replayed)
     again(answered(again.method, x[:, :5]), y, index)
-    assert again.step == replayed.step + 1
+    assert again.tally_step == replayed.tally_step + 1
 
 
 @pytest.mark.parametrize("text", ONE_EACH)
@@ -150,8 +150,8 @@ def test_captured_in_a_cuda_graph(text):
         graph.replay()
         expected = step(twin, eager, other, *(t.cuda() for t in new))
         torch.testing.assert_close(loss, expected)
-        assert torch.equal(criterion.believed, eager.believed)
-        partial += 0 < int((eager.believed > 0).sum()) < eager.believed.numel()
+        assert torch.equal(criterion.confidence, eager.confidence)
+        partial += 0 < int((eager.confidence > 0).sum()) < eager.confidence.numel()
     torch.testing.assert_close(model.weight, twin.weight)
     for name, value in eager.state_dict().items():
         torch.testing.assert_close(criterion.state_dict()[name], value)
@@ -224,7 +224,7 @@ def test_half_precision_with_a_scaler(text, dtype):
         scaler.update()
         assert torch.isfinite(loss)
     assert torch.isfinite(model.weight).all()
-    if criterion.nonfinite:
+    if criterion.tally_nonfinite:
         with pytest.warns(UserWarning, match="NaN or infinite"):
             assert 0 <= criterion.noise_ratio <= 1
 

@@ -100,7 +100,7 @@ def test_on_a_gpu(text, precision, allowed, tmp_path):
     model, criterion, data = Net(), make(text), adaptivek.indexed(Rows())
     options = {"gradient_accumulation_steps": 4, "num_train_epochs": 4, "use_cpu": False, **precision}
     trainer(tmp_path, model, data, criterion, **options).train()
-    assert criterion.step == 4 * ROWS // SIZE
+    assert criterion.tally_step == 4 * ROWS // SIZE
     assert distance(model, expected) < allowed
 
 
@@ -139,7 +139,7 @@ def test_a_checkpoint_in_mid_epoch_brings_the_criterion_back(text, tmp_path):
     options = {"save_strategy": "steps", "save_steps": 8, "train_sampling_strategy": "random"}
     trainer(tmp_path, whole, data, expected, **options).train()
     trainer(tmp_path, second, data, criterion, **options).train(resume_from_checkpoint=f"{tmp_path}/checkpoint-8")
-    assert criterion.step == 3 * ROWS // SIZE
+    assert criterion.tally_step == 3 * ROWS // SIZE
     for name, value in expected.state_dict().items():
         assert torch.equal(value, criterion.state_dict()[name]), name
     for a, b in zip(whole.parameters(), second.parameters(), strict=True):
@@ -152,7 +152,7 @@ def test_methods_that_go_by_epochs_are_told_once_of_each(tmp_path):
     trainer(tmp_path, Net(), Rows(), whole, **options).train()
     trainer(tmp_path, Net(), Rows(), second, **options).train(resume_from_checkpoint=f"{tmp_path}/checkpoint-8")
     for criterion in (whole, second):
-        assert (criterion.begun, criterion.epoch) == (3, 2)
+        assert (criterion.state_begun, criterion.tally_epoch) == (3, 2)
 
 
 def test_going_on_from_a_checkpoint_of_a_plain_trainer_is_refused(tmp_path):
@@ -168,7 +168,7 @@ def test_evaluation_gives_the_plain_mean_and_is_not_remembered(tmp_path):
     found = made.evaluate(data)["eval_loss"]
     with torch.no_grad():
         assert found == pytest.approx(F.cross_entropy(model(data.x)["logits"], data.y).item(), rel=1e-5)
-    assert criterion.step == ROWS // SIZE
+    assert criterion.tally_step == ROWS // SIZE
 
 
 class Sentences(torch.utils.data.Dataset):
@@ -272,13 +272,14 @@ class Averaging(Net):
         ("mkl", Net, lambda s: {"x": s["x"]}, "batches must have labels, got none"),
         ("mkl", Averaging, lambda s: s, "the model must give logits of shape .* not a loss; got dict"),
         ("oracle", Net, lambda s: s, r"oracle needs row numbers.*adaptivek.indexed\(dataset\).*remove_unused_columns"),
+        ("label-memory", Net, lambda s: s, r"label-memory needs row numbers.*adaptivek.indexed\(dataset\).*remove_unu"),
     ],
 )
 def test_broken_use_is_named_at_the_first_step(text, model, change, message, tmp_path):
     criterion = make(text)
     with pytest.raises(ValueError, match=message):
         trainer(tmp_path, model(), Odd(change), criterion).train()
-    assert criterion.step == 0
+    assert criterion.tally_step == 0
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,16 @@ from torch import nn
 
 import adaptivek
 from adaptivek.data import load
-from adaptivek.methods.label_memory import Remembered
 from adaptivek.noise import Directed, corrupt
 
 ROWS, CLASSES = 12, 4
 
 
-def knowing(predictions: torch.Tensor, mistakes: torch.Tensor) -> adaptivek.Selection:
+def knowing(predictions: torch.Tensor, confusion: torch.Tensor) -> adaptivek.Selection:
     """A criterion that remembers this already."""
     criterion = adaptivek.Selection(rows=ROWS, classes=CLASSES)
-    for name, value in Remembered(predictions, mistakes)._asdict().items():
-        getattr(criterion, name).copy_(value)
+    criterion.state_predictions.copy_(predictions)
+    criterion.state_confusion.copy_(confusion)
     return criterion
 
 
@@ -33,8 +32,8 @@ def test_it_is_the_default_and_begins_as_plain_training():
 @given(seed=st.integers(0, 1000), share=st.floats(0, 0.24))
 def test_labels_of_a_class_that_is_hardly_found_again_are_left_alone(seed, share):
     torch.manual_seed(seed)
-    mistakes = torch.full((CLASSES, CLASSES), 100 * (1 - share) / (CLASSES - 1)).fill_diagonal_(100 * share)
-    criterion = knowing(torch.rand(ROWS, CLASSES).softmax(1), mistakes)
+    confusion = torch.full((CLASSES, CLASSES), 100 * (1 - share) / (CLASSES - 1)).fill_diagonal_(100 * share)
+    criterion = knowing(torch.rand(ROWS, CLASSES).softmax(1), confusion)
     logits, labels = 9 * torch.randn(ROWS, CLASSES), torch.randint(CLASSES, (ROWS,))
     torch.testing.assert_close(criterion(logits, labels, torch.arange(ROWS)), F.cross_entropy(logits, labels))
 
@@ -50,7 +49,7 @@ def test_a_contested_label_is_held_back_by_how_much_predictions_make_up(remember
     plain = logits.detach().clone().requires_grad_()
     F.cross_entropy(plain, label).backward()
     torch.testing.assert_close(logits.grad, (1 - remembered) * plain.grad)
-    torch.testing.assert_close(criterion.believed, torch.tensor([1 - remembered]))
+    torch.testing.assert_close(criterion.confidence, torch.tensor([1 - remembered]))
 
 
 @pytest.mark.parametrize("rows", [True, False])

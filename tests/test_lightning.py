@@ -75,7 +75,7 @@ def test_on_a_gpu(text, precision, allowed):
     expected, _, _ = plain_loop(text, epochs=4, window=4)
     module = Module(make(text))
     trainer(4, accelerator="gpu", devices=1, accumulate_grad_batches=4, precision=precision).fit(module, loader())
-    assert module.criterion.step == 4 * ROWS // SIZE
+    assert module.criterion.tally_step == 4 * ROWS // SIZE
     assert distance(module.net, expected) < allowed
 
 
@@ -146,9 +146,9 @@ def test_a_checkpoint_in_mid_epoch_brings_the_criterion_back(text, tmp_path):
     )  # two batches into the second epoch
     trainer(3, callbacks=[SelectionCallback(), saving], enable_checkpointing=True).fit(whole, Placed())
     file = tmp_path / "step=8.ckpt"
-    assert torch.load(file, weights_only=True)["state_dict"]["criterion.step"] == 8
+    assert torch.load(file, weights_only=True)["state_dict"]["criterion.tally_step"] == 8
     trainer(3).fit(second, Placed(), ckpt_path=file, weights_only=True)
-    assert second.criterion.step == 3 * ROWS // SIZE
+    assert second.criterion.tally_step == 3 * ROWS // SIZE
     for name, value in whole.state_dict().items():
         assert torch.equal(value, second.state_dict()[name]), name
 
@@ -159,7 +159,7 @@ def test_methods_that_go_by_epochs_are_told_once_of_each(tmp_path):
     trainer(3, callbacks=[SelectionCallback(), saving], enable_checkpointing=True).fit(whole, Placed())
     trainer(3).fit(second, Placed(), ckpt_path=tmp_path / "step=8.ckpt", weights_only=True)
     for module in (whole, second):
-        assert (module.criterion.begun, module.criterion.epoch) == (3, 2)
+        assert (module.criterion.state_begun, module.criterion.tally_epoch) == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -187,4 +187,4 @@ def test_broken_use_is_named_at_the_first_step(step, message):
     module = Broken(make("oracle" if "oracle" in message else "adaptive-k"))
     with pytest.raises(ValueError, match=message):
         trainer(1).fit(module, loader())
-    assert module.criterion.step == 0
+    assert module.criterion.tally_step == 0

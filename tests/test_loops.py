@@ -66,12 +66,12 @@ def test_a_window_run_again_is_the_step_of_one_big_batch(text):
             loss.backward()
             optimizer.step()
         torch.testing.assert_close(found, expected)
-        assert torch.equal(parts.believed, whole.believed)
+        assert torch.equal(parts.confidence, whole.confidence)
         torch.testing.assert_close(gradients(small), gradients(big))
-        partial += 0 < (whole.believed > 0).sum() < len(y)
+        partial += 0 < (whole.confidence > 0).sum() < len(y)
     assert_same_memory(parts, whole)
     method = whole.method  # those that go by epochs have seen none, those that remember rows have seen each once
-    assert partial > 0 or not method.leaves_out or method.needs_epochs or method.uses_rows or method.sweeps
+    assert partial > 0 or not method.leaves_out or method.needs_epochs or method.uses_rows or method.full_pass
 
 
 def test_running_again_holds_one_micro_batch_and_repeats_its_dropout():
@@ -299,7 +299,10 @@ def test_data_sets_that_cannot_have_row_numbers():
         (lambda c, x, y: c(x, y[:, None]), r"labels must have shape \(8,\), got \(8, 1\)"),
         (lambda c, x, y: c(x, y + CLASSES), "labels must be from 0 to 4, or -100 for what does not count; got"),
         (lambda c, x, y: c(x, y - 1 - CLASSES), "labels must be from 0 to 4, or -100 for what does not count; got"),
-        (lambda c, x, y: c(x, torch.rand(8, 3)), r"labels must have shape \(8, 5\), got \(8, 3\)"),
+        (
+            lambda c, x, y: c(x, torch.rand(8, 3)),
+            r"class probabilities of shape \(8, 5\); got torch.float32 of shape \(8, 3\)",
+        ),
         (lambda c, x, y: c(x, y, torch.rand(8)), "index must be whole numbers, got torch.float32"),
         (
             lambda c, x, y: c.reduce(F.cross_entropy(x, y)),
@@ -312,7 +315,7 @@ def test_broken_use_is_named_at_the_first_step(use, message):
     x, y = torch.randn(8, CLASSES), torch.randint(CLASSES, (8,))
     with pytest.raises(ValueError, match=message):
         use(criterion, x, y)
-    assert criterion.step == 0
+    assert criterion.tally_step == 0
     y[0] = -100
     copy.deepcopy(criterion)(x, y)  # and nothing is spoilt by it
 

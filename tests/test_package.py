@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+import adaptivek
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,6 +33,28 @@ print(sorted({name.partition(".")[0] for name in sys.modules} - before - set(sys
 """
     done = python(code)
     assert done.stdout.strip() == "['adaptivek']", done.stderr
+
+
+def test_every_module_may_be_loaded_again():
+    """As notebooks do it; what is registered with torch is registered once."""
+    code = """
+import importlib, sys, torch, adaptivek
+for name in sorted(name for name in sys.modules if name.startswith("adaptivek")):
+    importlib.reload(sys.modules[name])
+for name in [name for name in sys.modules if name.startswith("adaptivek")]:
+    del sys.modules[name]
+import adaptivek
+step = torch.compile(adaptivek.Selection("elr", rows=4, classes=3), backend="aot_eager", fullgraph=True)
+print(step(torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([0, 1])).item() > 0)
+"""
+    done = python(code)
+    assert done.stdout.strip() == "True", done.stderr
+
+
+def test_no_private_part_of_torch_is_used():
+    sources = (Path(adaptivek.__file__).parent).rglob("*.py")
+    private = re.compile(r"(from|import) torch[\w.]*\._")
+    assert not [str(path) for path in sources if private.search(path.read_text())]
 
 
 def test_the_library_works_with_no_extra_installed():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import adaptivek
-from adaptivek import replay
+from adaptivek.backend import cuda_graph as replay
 
 from .reference import ONE_EACH
 from .tiny import answered, swept
@@ -59,7 +59,7 @@ def criterion_that_replays(monkeypatch):
 
         monkeypatch.setattr(replay, "_record", record)
         monkeypatch.setattr(
-            adaptivek.selection, "replayable", lambda x: x.requires_grad and x.device.type == "cpu" and _on[0]
+            adaptivek.criterion, "replayable", lambda x: x.requires_grad and x.device.type == "cpu" and _on[0]
         )
         return criterion
 
@@ -105,6 +105,7 @@ def test_replayed_equals_eager(text, half, criterion_that_replays):
 def test_small_gradients_survive_half_precision(criterion_that_replays):
     """Scaled by 2^16, as a loss scaler does; kept in half before that, they would be 0."""
     criterion = criterion_that_replays("vanilla")
+    criterion.classes = 2
     x = torch.tensor([[0.0, 17.0]], dtype=torch.float16, requires_grad=True)
     for _ in range(4):
         x.grad = None
@@ -113,14 +114,66 @@ def test_small_gradients_survive_half_precision(criterion_that_replays):
     torch.testing.assert_close(x.grad[0, 0].float(), expected, rtol=1e-3, atol=0)
 
 
-def test_where_shapes_keep_changing_the_rest_runs_plainly(criterion_that_replays):
+def shapes(criterion: adaptivek.Selection) -> list[int]:
+    """Of the losses whose graphs there are, the one that was used longest ago first."""
+    return [graph.inputs[0].numel() for graph in criterion._replay._graphs.values()]
+
+
+def reduce_often(criterion: adaptivek.Selection, size: int, times: int) -> None:
+    for _ in range(times):
+        losses = torch.rand(size, requires_grad=True)
+        torch.testing.assert_close(criterion.reduce(losses), losses.mean())
+
+
+def test_where_shapes_keep_changing_few_graphs_are_made(criterion_that_replays, monkeypatch):
+    """Making one takes long: a shape must come up twice as often after each that had to go."""
+    made = []
     criterion = criterion_that_replays("vanilla")
-    for size in range(1, 20):
-        for _ in range(4):
-            losses = torch.rand(size, requires_grad=True)
-            loss = criterion.reduce(losses)
-            torch.testing.assert_close(loss, losses.mean())
-    assert len(criterion._replay._graphs) == replay.MOST_GRAPHS
+    record = replay._record
+    monkeypatch.setattr(replay, "_record", lambda run: made.append(1) or record(run))
+    for size in range(1, 200):
+        reduce_often(criterion, size, times=4)
+    assert shapes(criterion) == list(range(2, replay.MOST_GRAPHS + 2))
+    assert len(made) == replay.MOST_GRAPHS + 1
+    assert len(criterion._replay._calls) <= replay.SHAPES
+
+
+def test_the_graph_that_was_not_used_for_longest_makes_room(criterion_that_replays):
+    criterion = criterion_that_replays("vanilla")
+    for size in range(1, replay.MOST_GRAPHS + 1):
+        reduce_often(criterion, size, times=3)
+    reduce_often(criterion, 1, times=1)
+    reduce_often(criterion, 100, times=3)
+    assert shapes(criterion) == [*range(3, replay.MOST_GRAPHS + 1), 1, 100]
+
+
+def test_graphs_hold_no_more_bytes_than_they_may(criterion_that_replays, monkeypatch):
+    """A large vocabulary takes so long that launches do not matter: it runs as it is."""
+    monkeypatch.setattr(replay, "BUDGET", 8 * 1000)
+    criterion = criterion_that_replays("vanilla")
+    reduce_often(criterion, 251, times=9)
+    assert shapes(criterion) == []
+    for size in (250, 249, 248, 247):
+        reduce_often(criterion, size, times=9)
+    assert shapes(criterion) == [250, 249, 248, 247]
+    reduce_often(criterion, 246, times=9)
+    assert shapes(criterion) == [249, 248, 247, 246]
+    assert sum(graph.bytes for graph in criterion._replay._graphs.values()) <= replay.BUDGET
+
+
+def test_plain_training_for_a_while_needs_no_graph_of_its_own(criterion_that_replays):
+    """As `Watch` asks for it, again and again."""
+    criterion = criterion_that_replays("mkl:keep=0.5")
+    losses = torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    for _ in range(12):
+        for _ in range(2):
+            criterion.reduce(losses)
+        criterion.train_plainly(1)
+        criterion.reduce(losses)
+        assert criterion.kept.all()
+        criterion.reduce(losses)
+        assert criterion.kept.sum() == 2
+    assert len(criterion._replay._graphs) == 1
 
 
 def test_a_changed_method_is_not_replayed_from_the_old_one(criterion_that_replays):
@@ -153,7 +206,7 @@ def test_copies_and_pickles_leave_the_graphs_behind(criterion_that_replays):
     assert criterion._replay._graphs
     for other in (copy.deepcopy(criterion), pickle.loads(pickle.dumps(criterion))):
         assert not other._replay._graphs
-        assert torch.equal(other.m, criterion.m)
+        assert torch.equal(other.state_m, criterion.state_m)
 
 
 def test_nothing_is_replayed_on_the_host():
@@ -162,12 +215,12 @@ def test_nothing_is_replayed_on_the_host():
 
 def test_nothing_is_replayed_with_other_ranks(criterion_that_replays, monkeypatch):
     """Collectives wait for each other: they are no part of a graph."""
-    monkeypatch.setattr(adaptivek.selection, "peers", lambda distributed: "group")
-    monkeypatch.setattr(adaptivek.selection, "gather", lambda group, *batch: (*batch, slice(0, 24)))
-    monkeypatch.setattr(adaptivek.selection, "for_averaging", lambda loss, group: loss)
+    monkeypatch.setattr(adaptivek.criterion, "process_group", lambda distributed: "group")
+    monkeypatch.setattr(adaptivek.criterion, "gather", lambda group, inputs: (inputs, slice(0, 24)))
+    monkeypatch.setattr(adaptivek.criterion, "for_averaging", lambda loss, group: loss)
     criterion = criterion_that_replays("adaptive-k")
     x, y, _ = batch(0)
     for _ in range(5):
         criterion(x.requires_grad_(), y)
-    assert criterion.step == 5
+    assert criterion.tally_step == 5
     assert not criterion._replay._graphs

@@ -80,7 +80,7 @@ def test_nothing_kept_gives_zero_and_training_goes_on():
     assert model.weight.grad.tolist() == [[0, 0, 0], [0, 0, 0]]
     optimizer.step()
     assert torch.equal(model.weight, before)
-    assert criterion.empty == 1
+    assert criterion.tally_empty == 1
     assert criterion.noise_ratio == 1
     optimizer.zero_grad()
     (2**16 * criterion.reduce(100 + model(x).sum(1) ** 2)).backward()  # as a loss scaler does
@@ -88,7 +88,7 @@ def test_nothing_kept_gives_zero_and_training_goes_on():
     criterion.reduce(model(x).sum(1) ** 2 / 100).backward()
     optimizer.step()
     assert not torch.equal(model.weight, before)
-    assert criterion.empty == 2
+    assert criterion.tally_empty == 2
 
 
 @pytest.mark.parametrize("method", ["vanilla", "mkl", "adaptive-k"])
@@ -115,9 +115,9 @@ def test_losses_that_are_not_numbers_are_as_if_removed(method, bad):
     loss.backward()
     expected.backward()
     assert with_bad.grad.tolist() == [without.grad[0], 0, without.grad[1], 0]
-    assert one.nonfinite == 6
+    assert one.tally_nonfinite == 6
     for name, value in other.memory.state._asdict().items():
-        assert torch.equal(value, getattr(one, name)), name
+        assert torch.equal(value, getattr(one, f"state_{name}")), name
 
 
 def test_logits_that_overflowed_do_not_poison_the_gradient():
@@ -147,13 +147,13 @@ def test_the_warning_comes_once():
         criterion.reduce(torch.tensor([1.0, math.nan]))
     criterion.reduce(torch.tensor([1.0, math.nan]))  # warnings are errors here: a second one would fail
     assert criterion.noise_ratio == 0
-    assert criterion.state_dict()["nonfinite"] == 2
+    assert criterion.state_dict()["tally_nonfinite"] == 2
 
 
 @pytest.mark.parametrize("look", [lambda c: c.noise_ratio, lambda c: c.state_dict()])
 def test_where_a_step_must_not_look_the_warning_comes_at_the_next_look(look, monkeypatch):
     """As on a GPU, where reading a value in the step would wait for the device."""
-    monkeypatch.setattr(adaptivek.selection, "_readable", lambda x: False)
+    monkeypatch.setattr(adaptivek.criterion, "has_values", lambda x: False)
     criterion = adaptivek.Selection("vanilla")
     criterion.reduce(torch.tensor([1.0, math.nan]))
     with pytest.warns(UserWarning, match="1 of the losses were NaN or infinite"):
@@ -164,10 +164,10 @@ def test_where_a_step_must_not_look_the_warning_comes_at_the_next_look(look, mon
 def test_a_batch_in_which_nothing_counts_leaves_the_averages_alone():
     criterion = adaptivek.Selection("adaptive-k", warmup=0)
     criterion.reduce(torch.tensor([1.0, 2.0]))
-    before = criterion.m.clone(), criterion.v.clone(), criterion.noise_ratio
+    before = criterion.state_m.clone(), criterion.state_v.clone(), criterion.noise_ratio
     loss = criterion.reduce(torch.tensor([3.0, 4.0]), mask=torch.tensor([False, False]))
     assert loss.item() == 0
-    assert (criterion.m, criterion.v, criterion.noise_ratio) == before
+    assert (criterion.state_m, criterion.state_v, criterion.noise_ratio) == before
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -239,7 +239,7 @@ def test_eval_is_the_plain_mean_and_remembers_nothing():
     criterion = adaptivek.Selection("mkl:keep=0.5").eval()
     assert criterion.reduce(torch.tensor([1.0, 3.0])).item() == 2
     assert criterion.reduce(torch.tensor([1.0, 3.0]), mask=torch.tensor([True, False])).item() == 1
-    assert criterion.step == 0
+    assert criterion.tally_step == 0
     assert criterion.kept is None
 
 

@@ -16,8 +16,8 @@ from torch import nn
 
 import adaptivek
 from adaptivek.integrations.sklearn import AdaptiveKClassifier
+from adaptivek.method import outputs
 from adaptivek.methods import METHODS
-from adaptivek.types import answers
 
 QUICK = {"hidden": (32,), "epochs": 10, "warmup_epochs": 5, "random_state": 0}
 
@@ -54,7 +54,7 @@ def test_label_quality_finds_the_wrong_labels_row_by_row(noisy):
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if not method.privileged])
 def test_every_method_that_needs_no_truth(method, noisy):
     x, given, _ = noisy
-    if answers(METHODS[method]) > 1 or METHODS[method].sweeps == "features":
+    if outputs(METHODS[method]) > 1 or METHODS[method].full_pass == "features":
         with pytest.raises(ValueError, match="must do with one network, one view and no features of it, got"):
             AdaptiveKClassifier(method).fit(x, given)
         return

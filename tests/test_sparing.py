@@ -26,7 +26,7 @@ def test_settled_rows_are_visited_once_in_so_many_epochs():
     assert sorted(sampler) == list(range(ROWS))  # nothing is known yet
     unsure = torch.arange(ROWS) % 3 == 0
     visit(criterion, WRONG, unsure, 12)
-    assert torch.equal(criterion.believed.bool(), ~WRONG)  # those of another class are settled too, if they are sure
+    assert torch.equal(criterion.confidence.bool(), ~WRONG)  # those of another class are settled too, if they are sure
     epochs = []
     for _ in range(4):
         length = len(sampler)
@@ -65,5 +65,5 @@ def test_without_row_numbers_it_goes_on_with_todays_prediction():
     assert torch.isfinite(logits.grad).all()
     for _ in range(100):
         criterion(torch.eye(CLASSES)[torch.where(WRONG, (LABELS + 1) % CLASSES, LABELS)] * 4, LABELS)
-    assert torch.equal(criterion.believed.bool(), ~WRONG)
+    assert torch.equal(criterion.confidence.bool(), ~WRONG)
     assert abs(criterion.noise_ratio - 0.2) < 0.02

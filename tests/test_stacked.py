@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.func import vmap
 
 from adaptivek.data import Split, load
 from adaptivek.jobs import draws, prepare
-from adaptivek.methods import METHODS, build, parameters
+from adaptivek.method import Task
+from adaptivek.methods import METHODS, build, defaults
 from adaptivek.models import Conv2d
-from adaptivek.objective import begin_epoch, objective, own_losses, remember, start
-from adaptivek.parts import merged
+from adaptivek.parts import varying, with_parameters
 from adaptivek.recipes import Recipe, RunSpec
 from adaptivek.stacked import Stack
+from adaptivek.step import Inputs, begin_epoch, remember, start, train_step
 from adaptivek.train import Session
-from adaptivek.types import Task
 from adaptivek.views import PAD, augment, distort
 
 from .tiny import answered, swept
@@ -100,36 +101,42 @@ def test_a_network_that_cannot_be_stacked_is_a_stack_of_one(network):
 @pytest.mark.parametrize("name", METHODS)
 def test_rules_that_differ_in_numbers_are_one_rule_with_a_number_for_each_run(name):
     """Every real parameter of every method may come as a tensor with one number for each run."""
-    defaults = {key: value for key, value in parameters(METHODS[name]).items() if isinstance(value, float)}
+    reals = {key: value for key, value in defaults(METHODS[name]).items() if isinstance(value, float)}
     rng = np.random.default_rng(0)
     clean = torch.from_numpy(rng.random((2, 30)) < 0.7)
-    for key, value in (defaults or {"": 0.0}).items():
+    for key, value in (reals or {"": 0.0}).items():
         methods = [build(name), dataclasses.replace(build(name), **({key: value * 0.8 or 0.2} if key else {}))]
-        whole = merged(methods, torch.device("cpu"))
-        tasks = [Task(truth if whole.privileged else None, 30, 5) for truth in clean]
+        numbers = varying(methods, torch.device("cpu"))
+        assert set(numbers) == set(filter(None, [key]))
+        tasks = [Task(truth if methods[0].privileged else None, 30, 5) for truth in clean]
         apart = [start(method, task) for method, task in zip(methods, tasks, strict=True)]
         both = type(apart[0])(
             *(type(a)(*(torch.stack(pair) for pair in zip(a, b, strict=True))) for a, b in zip(*apart, strict=True))
         )
-        for step in range(24):
-            if step % 3 == 0:
-                found = torch.stack([swept(whole, 30, 2 * step + run) for run in range(2)])
-                begin_epoch(whole, both, step // 3, found)
-                for run in range(2):
-                    begin_epoch(methods[run], apart[run], step // 3, found[run])
-            logits = answered(whole, torch.from_numpy(rng.normal(size=(2, 10, 5)).astype(np.float32)) * 2)
-            labels = torch.from_numpy(rng.integers(0, 5, (2, 10)))
-            index = torch.from_numpy(rng.permuted(np.tile(np.arange(30), (2, 1)), axis=1)[:, :10].copy())
-            losses = own_losses(whole, both, logits, labels, index, 0)
-            means, outcome = objective(whole, both, losses, None, index, logits, labels)
-            remember(whole, both, outcome.memory, index)
-            for run in range(2):
-                seen = index[run], logits[run], labels[run]
-                losses = own_losses(methods[run], apart[run], logits[run], labels[run], index[run], 0)
-                mean, alone = objective(methods[run], apart[run], losses, None, *seen)
-                remember(methods[run], apart[run], alone.memory, index[run])
+
+        def step(numbers, memory, given, method=methods[0]):
+            method = with_parameters(method, numbers)
+            mean, outcome = train_step(method, memory, Inputs(**given))
+            remember(method, memory, outcome)
+            return mean, outcome.weights
+
+        for turn in range(24):
+            if turn % 3 == 0:
+                for run, method in enumerate(methods):
+                    found = swept(method, 30, 2 * turn + run)
+                    begin_epoch(method, apart[run], turn // 3, found)
+                    one = type(both)(*(type(piece)(*(value[run] for value in piece)) for piece in both))
+                    begin_epoch(method, one, turn // 3, found)
+            given = {
+                "logits": answered(methods[0], torch.from_numpy(rng.normal(size=(2, 10, 5)).astype(np.float32)) * 2),
+                "labels": torch.from_numpy(rng.integers(0, 5, (2, 10))),
+                "rows": torch.from_numpy(rng.permuted(np.tile(np.arange(30), (2, 1)), axis=1)[:, :10].copy()),
+            }
+            means, weights = vmap(step)(numbers, both, given)
+            for run, method in enumerate(methods):
+                mean, alone = step({}, apart[run], {part: value[run] for part, value in given.items()}, method)
                 torch.testing.assert_close(means[run], mean)
-                torch.testing.assert_close(outcome.weights[run], alone.weights)
+                torch.testing.assert_close(weights[run], alone)
 
 
 def test_what_cannot_be_stacked_is_refused(splits):

@@ -62,14 +62,15 @@ def test_a_class_that_is_lost_is_heard_of_and_trained_on_again():
         assert criterion.kept.all()
     assert watch.lost == []
     criterion(batch(late=None), LABELS)
-    assert criterion.step == 21
+    assert criterion.tally_step == 21
 
 
 def test_it_may_only_warn():
     criterion, watch = about_to_look(late=1, plain=0)
     with pytest.warns(UserWarning, match="losing classes"):
         watch(LABELS)
-    assert criterion.warmup == 0
+    criterion(batch(late=1), LABELS)
+    assert not criterion.kept.all()
 
 
 @pytest.mark.parametrize("text", ["co-teaching", "label-memory", "elr"])

@@ -10,8 +10,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 import adaptivek
-from adaptivek.objective import own_losses
-from adaptivek.types import answers
+from adaptivek.method import outputs
 
 from .reference import ONE_EACH
 
@@ -27,22 +26,22 @@ IN_FRAMEWORKS = list(
             method.needs_rows,
             method.needs_logits,
             method.needs_epochs,
-            method.losses is adaptivek.Selector.losses,
+            method.own_loss,
         ): text
         for text, method in reversed(METHOD_OF.items())
-        if not method.sweeps and answers(method) == 1
+        if not method.full_pass and outputs(method) == 1
     }.values()
 )
 
 
-def answered(method: adaptivek.Selector | type[adaptivek.Selector], logits: torch.Tensor) -> torch.Tensor:
+def answered(method: adaptivek.Method | type[adaptivek.Method], logits: torch.Tensor) -> torch.Tensor:
     """Logits (..., B, classes) as a method wants them: beside them those of a second network or view, if it has one."""
-    return logits if answers(method) == 1 else torch.stack([logits, logits.roll(1, -1) * 0.9], -3)
+    return logits if outputs(method) == 1 else torch.stack([logits, logits.roll(1, -1) * 0.9], -3)
 
 
-def swept(method: adaptivek.Selector | type[adaptivek.Selector], rows: int, seed: int = 0) -> torch.Tensor:
+def swept(method: adaptivek.Method | type[adaptivek.Method], rows: int, seed: int = 0) -> torch.Tensor:
     """What a sweep over the training set may give: a loss for each row, or features."""
-    size = (rows, 3) if method.sweeps == "features" else (rows,)
+    size = (rows, 3) if method.full_pass == "features" else (rows,)
     return torch.rand(size, generator=torch.Generator().manual_seed(seed)) * 4
 
 
@@ -56,9 +55,10 @@ def judge(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A step of the criterion; the sum of the losses by its own measure, each times its weight, and of the weights."""
     logits = answered(criterion.method, logits)
-    losses = own_losses(criterion.method, criterion.memory, logits, labels, rows, criterion.warmup)
+    inputs = adaptivek.Inputs(logits=logits, labels=labels, rows=rows)
+    _, outcome = adaptivek.train_step(criterion.method, criterion.memory, inputs)
     criterion(logits, labels, rows)
-    return (losses * criterion.weights).sum(), criterion.weights.sum(-1).max()  # as many for each network
+    return (outcome.losses * criterion.weights).sum(), criterion.weights.sum(-1).max()  # as many for each network
 
 
 class Begun(NamedTuple):
@@ -66,7 +66,7 @@ class Begun(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CountsEpochs(adaptivek.Selector[Begun]):
+class CountsEpochs(adaptivek.Method[Begun]):
     """Keeps everything and counts the epochs that it is told of."""
 
     name: ClassVar[str] = "counts-epochs"
@@ -75,10 +75,10 @@ class CountsEpochs(adaptivek.Selector[Begun]):
     def init(self, task: adaptivek.Task) -> Begun:
         return Begun(torch.zeros(()))
 
-    def select(self, state: Begun, seen: adaptivek.Seen) -> tuple[torch.Tensor, Begun]:
-        return seen.counts, state
+    def step(self, state: Begun, batch: adaptivek.Batch) -> adaptivek.Decision:
+        return adaptivek.Decision(batch.valid)
 
-    def refresh(self, state: Begun, epoch: int, swept: torch.Tensor | None) -> Begun:
+    def start_epoch(self, state: Begun, epoch: int, full_pass: torch.Tensor | None) -> Begun:
         return Begun(state.begun + 1)
 
 
@@ -123,7 +123,7 @@ class Recorder:
 
         def run(*args: object) -> torch.Tensor:
             loss = reduce(*args)
-            self.kept.append((criterion.believed > 0).flatten().tolist())
+            self.kept.append((criterion.confidence > 0).flatten().tolist())
             return loss
 
         criterion._run = run
@@ -150,7 +150,7 @@ def plain_loop(
                 with torch.autocast("cpu", half, enabled=half is not None):
                     logits = model(data.x[rows])["logits"]
                 part, weight = judge(criterion, logits, data.y[rows], rows)
-                kept.append((criterion.believed > 0).tolist())
+                kept.append((criterion.confidence > 0).tolist())
                 total, number = total + part, number + weight
             step.zero_grad()
             (total / number.clamp(min=1)).backward()

@@ -5,6 +5,11 @@ from .accumulation import rerun as rerun
 from .auditing.audit import audit as audit
 from .auditing.result import AuditResult as AuditResult
 from .averaging import Average as Average
+from .criterion import Selection as Selection
+from .method import Batch as Batch
+from .method import Decision as Decision
+from .method import Method as Method
+from .method import Task as Task
 from .methods import BARE as BARE
 from .methods import DLT as DLT
 from .methods import ELR as ELR
@@ -34,17 +39,15 @@ from .methods import Oracle as Oracle
 from .methods import TruncatedGCE as TruncatedGCE
 from .methods import Vanilla as Vanilla
 from .methods import VanillaMKL as VanillaMKL
-from .objective import Memory as Memory
-from .objective import Outcome as Outcome
-from .objective import objective as objective
-from .objective import start as start
 from .peers import Peers as Peers
 from .rows import indexed as indexed
-from .selection import Selection as Selection
 from .sparing import Sparing as Sparing
-from .types import Seen as Seen
-from .types import Selector as Selector
-from .types import Task as Task
+from .step import Inputs as Inputs
+from .step import Memory as Memory
+from .step import Outcome as Outcome
+from .step import remember as remember
+from .step import start as start
+from .step import train_step as train_step
 from .watch import Watch as Watch
 
 __version__ = "0.1.0"

@@ -12,7 +12,7 @@ from typing import Any
 
 from filelock import BaseFileLock
 
-from .checks import check_number
+from .backend.checks import check_number
 from .engines import ENGINES, Settings, Unit, choose, load_once
 from .recipes import PAPER_DATASETS, PAPER_METHODS, RECIPES, Recipe, RunSpec, told_ratio
 from .store import Result, Store

@@ -196,11 +196,11 @@ def methods() -> None:
     a sweep (a forward pass over the training set per epoch), more networks than one, more views of an image than one.
     The passes are the forwards and backwards of a step.
     """
-    from .methods import METHODS, needs, parameters, passes
+    from .methods import METHODS, defaults, needs, passes
 
     table = Table("method", "what it does", "needs", "passes", "parameters", "from", box=None, pad_edge=False)
     for name, method in METHODS.items():
-        values = "\n".join(f"{key}={value}" for key, value in parameters(method).items())
+        values = "\n".join(f"{key}={value}" for key, value in defaults(method).items())
         cost = " + ".join(map(str, passes(method)))
         table.add_row(name, method.summary, ", ".join(needs(method)), cost, values, method.paper)
     out.print(table)

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import torch
 
-from .checks import check_choice, check_number
+from .backend.checks import check_choice, check_number
 from .data import Split, load
 from .jobs import prepare
 from .models import make_model, stackable

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from .checks import check_number
+from .backend.checks import check_number
 
 Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -5,17 +5,18 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from .data import Split
 from .jobs import Job
-from .methods import parameters
+from .method import Method, Task, parameters
 from .models import stackable
-from .objective import Memory, start
 from .recipes import Recipe, RunSpec
-from .types import Selector, Task
+from .step import Memory, start
 
 
 def shape(data: Split) -> tuple[object, ...]:
@@ -45,11 +46,21 @@ def check_alike(jobs: list[Job]) -> Recipe:
 class Part(NamedTuple):
     """The runs of a stack that follow the same rule."""
 
-    method: Selector[Any]
+    methods: list[Method[Any]]  #: of each run; they differ in real numbers only
+    varying: dict[str, Tensor]  #: of these, those that differ, (runs,)
     runs: slice
     networks: slice  #: those of these runs, one run after the other
     warmup: int
-    memory: Memory
+    memory: Memory  #: of all runs, stacked
+
+    @property
+    def method(self) -> Method[Any]:
+        """The first, for what they have in common."""
+        return self.methods[0]
+
+    def memory_of(self, run: int) -> Memory:
+        """That of one run, in the same place: what is written there is written here."""
+        return Memory(*(type(piece)(*(value[run] for value in piece)) for piece in self.memory))
 
 
 def rule(job: Job) -> tuple[str, ...]:
@@ -59,17 +70,18 @@ def rule(job: Job) -> tuple[str, ...]:
     return method.name, str(others)
 
 
-def merged(methods: list[Selector[Any]], device: torch.device) -> Selector[Any]:
-    """One rule for runs whose rules differ in real numbers only: a tensor with one for each run takes their place.
+def varying(methods: list[Method[Any]], device: torch.device) -> dict[str, Tensor]:
+    """The parameters in which methods of one `rule` differ, (methods,) each."""
+    values = {name: [getattr(method, name) for method in methods] for name in parameters(methods[0])}
+    return {name: torch.tensor(them, device=device) for name, them in values.items() if len(set(them)) > 1}
 
-    Far fewer launches than a rule each. The numbers were checked when the methods were built.
-    """
-    whole = copy.copy(methods[0])
-    for name in parameters(type(whole)):
-        values = [getattr(method, name) for method in methods]
-        if any(value != values[0] for value in values):
-            object.__setattr__(whole, name, torch.tensor(values, device=device))
-    return whole
+
+def with_parameters(method: Method[Any], values: Mapping[str, Tensor]) -> Method[Any]:
+    """The method with these in place of its own: numbers that were checked when each method was built."""
+    changed = copy.copy(method)
+    for name, value in values.items():
+        object.__setattr__(changed, name, value)
+    return changed
 
 
 def in_parts(runs: list[Job], warmup: int, device: torch.device) -> list[Part]:
@@ -78,25 +90,25 @@ def in_parts(runs: list[Job], warmup: int, device: torch.device) -> list[Part]:
     for _, group in itertools.groupby(runs, rule):
         jobs = list(group)
         methods = [job.spec.make_method() for job in jobs]
+        steps = warmup if methods[0].wants_warmup else 0
         memories = [
-            start(method, Task(job.clean if method.privileged else None, len(job.labels), job.data.classes))
+            start(method, Task(job.clean if method.privileged else None, len(job.labels), job.data.classes), steps)
             for method, job in zip(methods, jobs, strict=True)
         ]
-        method = merged(methods, device)
         memory = Memory(
             *(
                 type(pieces[0])(*(torch.stack(values).to(device) for values in zip(*pieces, strict=True)))
                 for pieces in zip(*memories, strict=True)
             )
         )
-        steps = warmup if method.wants_warmup else 0
-        number = len(jobs) * method.networks
-        parts.append(Part(method, slice(first, first + len(jobs)), slice(network, network + number), steps, memory))
-        first, network = first + len(jobs), network + number
+        last, last_network = first + len(jobs), network + len(jobs) * methods[0].networks
+        which = slice(first, last), slice(network, last_network)
+        parts.append(Part(methods, varying(methods, device), *which, steps, memory))
+        first, network = last, last_network
     return parts
 
 
 def ages(spec: RunSpec) -> tuple[int, ...]:
     """How old the network is in each epoch: one optimiser serves a whole stack."""
     method = spec.make_method()
-    return tuple(method.age(epoch) for epoch in range(spec.recipe.epochs))
+    return tuple(method.epochs_since_restart(epoch) for epoch in range(spec.recipe.epochs))

@@ -8,11 +8,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .checks import check_choice, check_number
+from .backend.checks import check_choice, check_number
+from .method import Method
 from .methods import METHODS, build
 from .models import MODELS
 from .noise import NOISES, Noise
-from .types import Selector, answers
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class RunSpec:
         check_number("RunSpec", "seed", self.seed, 0, whole=True)
         self.make_noise()
         method = self.make_method()
-        if self.reforward and (answers(method) > 1 or type(method).believed is not Selector.believed):
+        if self.reforward and method.needs_logits:
             raise ValueError(f"RunSpec: reforward must be False for {method.name}, got True")
         if self.ratio_error and not told_ratio(self.method):
             raise ValueError(f"RunSpec: ratio_error must be 0 for {self.method}, which is not told the noise ratio")
@@ -134,7 +134,7 @@ class RunSpec:
         check_choice("RunSpec", "noise", self.noise, [name for name in NOISES if name != "matrix"])
         return NOISES[self.noise](rate=self.noise_rate)  # type: ignore[call-arg]
 
-    def make_method(self) -> Selector[Any]:
+    def make_method(self) -> Method[Any]:
         # as in the paper, methods that need the noise ratio are given the true one unless told otherwise
         if self.ratio_error:
             return build(self.method, keep=1 - min(max(self.noise_rate + self.ratio_error, 0.0), MOST_NOISE))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from .checks import check_number
+from .backend.checks import check_number
 from .data import Split
 from .jobs import Job, hold_back, prepare
 from .methods.rt import RT

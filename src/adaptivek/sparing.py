@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from .checks import check_number
+from .backend.checks import check_number
+from .criterion import Selection
 from .methods import LabelMemory
-from .selection import Selection
 
 
 class Sparing(Sampler[int]):

@@ -21,11 +21,10 @@ from .averaging import Average
 from .dropout import dropout_layers, set_keys
 from .jobs import Job, draws, fresh_networks
 from .models import Conv2d, make_model, stackable, without_head
-from .objective import begin_epoch, cross_entropy, objective, own_losses, remember
-from .parts import Part, check_alike, in_parts, rule
+from .parts import Part, check_alike, in_parts, rule, with_parameters
 from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
+from .step import Inputs, Memory, begin_epoch, cross_entropy, remember, train_step
 from .train import autocast, find_device, make_optimizer, recorded
-from .types import Selector
 from .views import augment, distort
 
 EAGER_STEPS = 3  # before a graph is recorded, for what libraries set up on first use
@@ -141,9 +140,10 @@ class Stack:
             setattr(self, f"_bends_{number}", self._fill(f"_bends_{number}", bends))
         self._now.zero_()
         for part in self._parts:
-            swept = self._sweep(part) if part.method.sweeps else None
-            begin_epoch(part.method, part.memory, self.epoch, swept, warmup=part.warmup)
-        age = self._parts[0].method.age(self.epoch)  # the same in all parts
+            found = self._full_pass(part) if part.method.full_pass else None
+            for run, method in enumerate(part.methods):
+                begin_epoch(method, part.memory_of(run), self.epoch, None if found is None else found[run])
+        age = self._parts[0].method.epochs_since_restart(self.epoch)  # the same in all parts
         if self.epoch > 0 and age == 0:
             self._begin_anew()
         self._set_learning_rate(age)
@@ -202,23 +202,21 @@ class Stack:
         logits = self._output(x, keys).float()
         plain = cross_entropy(logits.flatten(0, 1), labels[self._run_of].flatten()).view(logits.shape[:-1])
         main, total, weights, cuts = plain.detach()[self._first], plain.new_zeros(()), [], []
-        for number, (method, runs, networks, warmup, memory) in enumerate(self._parts):
-            answered, losses = logits[networks], plain[networks]
-            if method.networks > 1:
-                answered, losses = (each.view(-1, method.networks, *each.shape[1:]) for each in (answered, losses))
+        for number, part in enumerate(self._parts):
+            seen = logits[part.networks]
+            if part.method.networks > 1:
+                seen = seen.view(-1, part.method.networks, *seen.shape[1:])
             if number in judged:
-                answered = torch.stack([judged[number], answered], 1)
-                losses = own_losses(method, memory, answered, labels[runs], rows[runs], warmup)
-                main[runs] = losses[:, 0].detach()
-            seen = answered, labels[runs]
-            if type(method).losses is not Selector.losses:
-                losses = own_losses(method, memory, *seen, rows[runs], warmup)
-            means, outcome = objective(method, memory, losses, None, rows[runs], *seen, warmup=warmup)
+                weak = judged[number]
+                main[part.runs] = cross_entropy(weak.flatten(0, 1), labels[part.runs].flatten()).view(weak.shape[:-1])
+                seen = torch.stack([weak, seen], 1)
+            given = {"losses": plain[part.networks]}
+            if part.method.needs_logits:
+                given = {"logits": seen, "labels": labels[part.runs]}
+            means, confidence, thresholds = self._judged(part, given | {"rows": rows[part.runs]})
             total = total + means.sum()  # no run has a say in another's gradient
-            weights.append(recorded(method, outcome.believed))
-            cut = method.cut(outcome.memory.state)
-            cuts.append(means.detach() * math.nan if cut is None else cut)
-            remember(method, memory, outcome.memory, rows[runs])
+            weights.append(confidence)
+            cuts.append(thresholds)
         self.optimizer.zero_grad()
         total.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
@@ -228,6 +226,19 @@ class Stack:
         self._weights.index_copy_(0, self._now, torch.cat(weights)[None])
         self._cuts.index_copy_(0, self._now, torch.cat(cuts)[None])
         self._now += 1
+
+    def _judged(self, part: Part, given: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """A step of some runs, each with its own parameters and memory: losses, confidences and thresholds."""
+
+        def one(values: dict[str, Tensor], memory: Memory, given: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+            method = with_parameters(part.method, values)
+            loss, outcome = train_step(method, memory, Inputs(**given))
+            remember(method, memory, outcome)
+            threshold = method.loss_threshold(memory.state)
+            confidence = recorded(method, outcome.confidence)
+            return loss, confidence, loss.detach() * math.nan if threshold is None else threshold.clone()
+
+        return vmap(one)(part.varying, part.memory, given)
 
     def _output(self, x: Tensor, keys: Tensor) -> Tensor:
         """Logits of every run on its own samples, (runs, batch, classes)."""
@@ -254,10 +265,10 @@ class Stack:
         return found
 
     @torch.no_grad()
-    def _sweep(self, part: Part) -> Tensor:
+    def _full_pass(self, part: Part) -> Tensor:
         """Of all training rows of some runs, the losses, (runs, rows), or the features, (runs, rows, size)."""
         self.model.eval()
-        runs, features, found = part.runs, part.method.sweeps == "features", []
+        runs, features, found = part.runs, part.method.full_pass == "features", []
         parameters = {name: value[self._first[runs]] for name, value in self._parameters.items()}
         for rows in torch.split(torch.arange(self._labels.shape[1], device=self.device), TEST_ROWS):
             x, labels = self._x[self._where[runs, rows]], self._labels[runs, rows]

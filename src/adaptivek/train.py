@@ -13,17 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from .averaging import Average
+from .criterion import Selection
 from .data import Split
 from .dropout import dropout_layers, set_keys
 from .jobs import Draws, draws, fresh_networks
 from .jobs import Job as Job
 from .jobs import prepare as prepare
+from .method import Method, outputs
 from .models import without_head
 from .peers import Peers
 from .recipes import Recipe, RunSpec
 from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
-from .selection import Selection
-from .types import Selector, answers
 from .views import augment, distort
 
 
@@ -75,11 +75,11 @@ class Session:
         selecting = self.epoch * self.steps_per_epoch >= self.criterion.warmup
         drawn = Draws(*(part.to(self.device) for part in draws(self.job, len(dropout_layers(self.model)), self.epoch)))
         method = self.criterion.method
-        self.criterion.start_epoch(self.epoch, self._sweep() if method.sweeps else None)
-        if self.epoch > 0 and method.age(self.epoch) == 0:
+        self.criterion.start_epoch(self.epoch, self._full_pass() if method.full_pass else None)
+        if self.epoch > 0 and method.epochs_since_restart(self.epoch) == 0:
             self._begin_anew()
         for group in self.optimizer.param_groups:
-            group["lr"] = self.spec.recipe.learning_rate_at(method.age(self.epoch))
+            group["lr"] = self.spec.recipe.learning_rate_at(method.epochs_since_restart(self.epoch))
         self.model.train()
         done = [self._step(*step, self.spec.reforward and selecting) for step in zip(*drawn, strict=True)]
         losses, weights, cuts = (torch.stack(column) for column in zip(*done, strict=True))
@@ -107,9 +107,9 @@ class Session:
             self._output(x) if method.views == 1 else torch.stack([self._judged(x), self._output(distort(x, bends))])
         )
         loss = self.criterion(output, y, rows)
-        assert self.criterion.believed is not None
-        losses = self.criterion.loss(output.detach() if answers(method) == 1 else output[0].detach(), y)
-        weights = recorded(method, self.criterion.believed)
+        assert self.criterion.confidence is not None
+        losses = self.criterion.loss(output.detach() if outputs(method) == 1 else output[0].detach(), y)
+        weights = recorded(method, self.criterion.confidence)
         if reforward and bool((kept := weights > 0).any()):
             set_keys(self.model, keys[1])
             loss = self.criterion.loss(self._output(x[kept]), y[kept]).mean()
@@ -118,8 +118,8 @@ class Session:
         self.optimizer.step()
         if self.average is not None:
             self.average.update()
-        cut = self.criterion.method.cut(self.criterion.memory.state)
-        return losses, weights, losses.new_tensor(math.nan) if cut is None else cut.clone()
+        threshold = self.criterion.method.loss_threshold(self.criterion.memory.state)
+        return losses, weights, losses.new_tensor(math.nan) if threshold is None else threshold.clone()
 
     def _output(self, x: Tensor) -> Tensor:
         with autocast(self.spec.recipe, self.device):
@@ -143,10 +143,10 @@ class Session:
             self.average.restart()
 
     @torch.no_grad()
-    def _sweep(self) -> Tensor:
+    def _full_pass(self) -> Tensor:
         """Of all training rows, the losses on the labels given, or the features."""
         self.model.eval()
-        if self.criterion.method.sweeps == "features":
+        if self.criterion.method.full_pass == "features":
             with without_head(self.model):
                 return torch.cat([self._output(self.data.x[rows]) for rows in torch.split(self._rows, 2_000)])
         parts = zip(torch.split(self._rows, 2_000), torch.split(self.labels, 2_000), strict=True)
@@ -204,10 +204,10 @@ def networks(model: nn.Module) -> list[nn.Module]:
     return list(model.networks) if isinstance(model, Peers) else [model]
 
 
-def recorded(method: Selector[Any], weights: Tensor) -> Tensor:
+def recorded(method: Method[Any], weights: Tensor) -> Tensor:
     """Of weights with several answers to each sample, (..., answers, B), those that go into the records: of the
     first network, or of the view that is learned from."""
-    return weights if answers(method) == 1 else weights[..., 0 if method.networks > 1 else -1, :]
+    return weights if outputs(method) == 1 else weights[..., 0 if method.networks > 1 else -1, :]
 
 
 def autocast(recipe: Recipe, device: torch.device) -> torch.autocast:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import warnings
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
-from .checks import check_number
-from .selection import Selection
+from .backend.checks import check_number
+from .backend.distributed import process_group
+from .criterion import Selection
 
 FEW = 10  # labels of a class, about which nothing is said
 
@@ -47,7 +49,7 @@ class Watch:
 
     def __call__(self, labels: Tensor) -> None:
         """To be called after each step with its labels; those below 0 do not count."""
-        believed = self.criterion.believed
+        believed = self.criterion.confidence
         if believed is None:
             raise RuntimeError("Watch: must be called after a training step of its criterion, got none so far")
         labels = labels.flatten()
@@ -61,6 +63,9 @@ class Watch:
             self._look()
 
     def _look(self) -> None:
+        group = process_group(self.criterion.distributed)
+        if group is not None:  # what all ranks saw: else one would train plainly and the others not
+            dist.all_reduce(self._counts, group=group)
         kept, seen = self._counts.cpu()
         self._counts = torch.zeros_like(self._counts)
         self.shares = kept / seen
@@ -68,7 +73,7 @@ class Watch:
         if not self.lost:
             return
         if self.plain:
-            self.criterion.warmup = int(self.criterion.memory.tally.step) + self.plain
+            self.criterion.train_plainly(self.plain)
         named = ", ".join(f"{number} ({self.shares[number]:.0%} kept)" for number in self.lost[:5])
         more = f" and {len(self.lost) - 5} more" if len(self.lost) > 5 else ""
         warnings.warn(

@@ -15,7 +15,7 @@ def cross_entropy(logits, labels):
 class Rule:
     """Plain training; what most rules share."""
 
-    believed = None  #: which labels of the last batch are believed, for rules that relabel
+    confidence = None  #: in the labels of the last batch, for rules that relabel
 
     def __init__(self, rows, classes, clean=None):
         self.rows, self.classes, self.clean = rows, classes, clean

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from ..checks import check_choice
+from ..backend.checks import check_choice
 from ..train import find_device
 from .judge import judge
 from .networks import NETWORKS, PLANS, maker, suited

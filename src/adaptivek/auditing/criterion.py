@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ..criterion import Selection
 from ..methods import build
 from ..methods.elr import EDGE, ELR
-from ..selection import Selection
 
 
 class EarlyLearning(nn.Module):

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_choice
+from ..backend.checks import check_choice
 from .result import AuditResult
 
 KINDS = ("text", "image", "table", "features")

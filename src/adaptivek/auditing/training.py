@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..checks import check_choice, check_number
+from ..backend.checks import check_choice, check_number
 from ..files import whole
 from ..methods import build
 from ..views import augment
@@ -64,7 +64,7 @@ class Plan:
         check_number("audit", "seed", self.seed, 0, whole=True)
         check_choice("audit", "optimizer", self.optimizer, ("adam", "sgd"))
         method = build("elr" if self.method == "auto" else self.method)
-        if method.privileged or method.sweeps or method.networks > 1:
+        if method.privileged or method.full_pass or method.networks > 1:
             raise ValueError(
                 f"audit: method must be one that needs no truth, no sweep and one network, got {self.method}"
             )

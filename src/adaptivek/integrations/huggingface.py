@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..accumulation import Accumulation
-from ..checks import check_labels
-from ..objective import IGNORE, cross_entropy
+from ..backend.checks import check_labels
+from ..criterion import Selection
+from ..method import outputs
 from ..rows import INDEX
-from ..selection import Selection
-from ..types import answers
+from ..step import IGNORE, cross_entropy
 
 try:
     from transformers import Trainer, TrainerCallback
@@ -49,7 +49,7 @@ def attach(trainer: Trainer, criterion: Selection, *, shift: bool | None = None)
     """
     if not isinstance(criterion, Selection):
         raise TypeError(f"attach: criterion must be a Selection, got {criterion!r}")
-    if answers(criterion.method) > 1:
+    if outputs(criterion.method) > 1:
         raise ValueError(
             f"attach: criterion must have a method with one network and one view, for a trainer has one; got "
             f"{criterion.method.name}"
@@ -59,7 +59,7 @@ def attach(trainer: Trainer, criterion: Selection, *, shift: bool | None = None)
     if trainer.args.label_smoothing_factor:
         raise ValueError(
             "attach: label_smoothing_factor must be 0, since the criterion computes the loss, got "
-            f"{trainer.args.label_smoothing_factor}: smooth in Selection(loss=...)"
+            f"{trainer.args.label_smoothing_factor}: Selection(label_smoothing=...) does it"
         )
     if trainer.args.n_gpu > 1:
         raise ValueError(f"attach: needs one process per GPU (torchrun), got one process with {trainer.args.n_gpu}")
@@ -114,7 +114,7 @@ class _Hook(TrainerCallback):
             raise ValueError(f"attach: labels must have shape {tuple(logits.shape[:-1])}, got {tuple(labels.shape)}")
         flat = logits.flatten(0, -2), labels.flatten()
         if not self.looked:
-            check_labels("attach", *flat)
+            check_labels("attach", *flat, IGNORE, read=True)
             self.looked = True
         if self.criterion.takes_logits:
             return self.criterion(logits.movedim(-1, 1), labels, self._rows(labels))  # type: ignore[no-any-return]
@@ -125,9 +125,10 @@ class _Hook(TrainerCallback):
         index, self.index = self.index, None
         if index is not None:
             return index.view(-1, *[1] * (losses.dim() - 1)).expand_as(losses)  # all tokens of a row are of that row
-        if self.criterion.method.needs_rows and self.criterion.training:
+        method = self.criterion.method
+        if self.criterion.training and (method.needs_rows or (method.uses_rows and self.criterion.rows)):
             raise ValueError(
-                f"attach: {self.criterion.method.name} needs row numbers, got batches without {INDEX!r}: train on "
+                f"attach: {method.name} needs row numbers, got batches without {INDEX!r}: train on "
                 "adaptivek.indexed(dataset) with TrainingArguments(remove_unused_columns=False)"
             )
         return None
@@ -150,8 +151,12 @@ class _Hook(TrainerCallback):
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         criterion, epoch = self.criterion, int(state.epoch or 0)
-        # not again where a checkpoint goes on in mid-epoch; one that sweeps needs losses, which the caller has to find
-        if criterion.method.needs_epochs and not criterion.method.sweeps and int(criterion.memory.tally.epoch) != epoch:
+        # not again where a checkpoint goes on in mid-epoch; a full pass is the caller's to make
+        if (
+            criterion.method.needs_epochs
+            and not criterion.method.full_pass
+            and int(criterion.memory.tally.epoch) != epoch
+        ):
             criterion.start_epoch(epoch)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:

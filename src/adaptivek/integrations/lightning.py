@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..accumulation import Accumulation
-from ..selection import Selection
+from ..criterion import Selection
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -39,8 +39,12 @@ class SelectionCallback(Callback):
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         criterion, epoch = self._accumulate.criterion, trainer.current_epoch
-        # not again where a checkpoint goes on in mid-epoch; one that sweeps needs losses, which the module has to find
-        if criterion.method.needs_epochs and not criterion.method.sweeps and int(criterion.memory.tally.epoch) != epoch:
+        # not again where a checkpoint goes on in mid-epoch; a full pass is the module's to make
+        if (
+            criterion.method.needs_epochs
+            and not criterion.method.full_pass
+            and int(criterion.memory.tally.epoch) != epoch
+        ):
             criterion.start_epoch(epoch)
 
     def on_before_zero_grad(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
@@ -58,12 +62,12 @@ class SelectionCallback(Callback):
         criterion = self._accumulate.criterion
         tally, state = criterion.memory
         values = {
-            "noise_ratio": 1 - tally.recent_kept / tally.recent_seen,
+            "noise_ratio": 1 - tally.recent_confidence / tally.recent_seen,
             "kept_share": tally.last_kept / tally.last_seen,
         }
-        cut = criterion.method.cut(state)
-        if cut is not None:
-            values["threshold"] = cut.where(tally.recent_seen > 0, math.nan)
+        threshold = criterion.method.loss_threshold(state)
+        if threshold is not None:
+            values["threshold"] = threshold.where(tally.recent_seen > 0, math.nan)
         self.log_dict(values)  # tensors: nothing waits for the device until a logger looks
 
 

@@ -12,11 +12,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from ..checks import check_number
+from ..backend.checks import check_number
+from ..criterion import Selection
+from ..method import Method, outputs
 from ..methods import build
-from ..objective import cross_entropy
-from ..selection import Selection
-from ..types import Selector, answers
+from ..step import cross_entropy
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -59,7 +59,7 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: Selector[Any] | str = "label-memory:beta=0.5",
+        method: Method[Any] | str = "label-memory:beta=0.5",
         *,
         hidden: tuple[int, ...] = (256,),
         dropout: float = 0.5,
@@ -112,7 +112,7 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         found: NDArray[Any] = self.classes_[probabilities.argmax(1)]
         return found
 
-    def _train(self, method: Selector[Any], x: Tensor, y: Tensor) -> None:
+    def _train(self, method: Method[Any], x: Tensor, y: Tensor) -> None:
         features, classes, rows = x.shape[1], len(self.classes_), len(x)
         steps = -(-rows // self.batch_size)
         warmup = self.warmup_epochs if method.wants_warmup else 0
@@ -125,7 +125,7 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, max(self.warmup_epochs, 1), gamma=0.2)
         quality, judged = torch.zeros(rows, device=x.device), 0
         for epoch in range(self.epochs):
-            criterion.start_epoch(epoch, _sweep(model, x, y) if method.sweeps else None)
+            criterion.start_epoch(epoch, _full_pass(model, x, y) if method.full_pass else None)
             model.train()
             judged += epoch >= warmup
             for index in torch.split(torch.randperm(rows).to(x.device), self.batch_size):
@@ -147,7 +147,7 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
             layers += [nn.Linear(narrow, wide), nn.ReLU(), nn.Dropout(self.dropout)]
         return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
 
-    def _check(self) -> Selector[Any]:
+    def _check(self) -> Method[Any]:
         owner = type(self).__name__
         check_number(owner, "epochs", self.epochs, 1, whole=True)
         check_number(owner, "warmup_epochs", self.warmup_epochs, 0, whole=True)
@@ -157,9 +157,9 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         for width in self.hidden:
             check_number(owner, "hidden", width, 1, whole=True)
         method = build(self.method) if isinstance(self.method, str) else self.method
-        if not isinstance(method, Selector) or method.privileged:
+        if not isinstance(method, Method) or method.privileged:
             raise ValueError(f"{owner}: method must be a method that needs no truth, or its name, got {self.method!r}")
-        if answers(method) > 1 or method.sweeps == "features":
+        if outputs(method) > 1 or method.full_pass == "features":
             raise ValueError(
                 f"{owner}: method must do with one network, one view and no features of it, got {self.method!r}"
             )
@@ -167,7 +167,7 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
 
 
 @torch.no_grad()
-def _sweep(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+def _full_pass(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """The losses of all rows."""
     model.eval()
     parts = zip(torch.split(x, 4096), torch.split(y, 4096), strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..types import Selector, answers
+from ..method import Method
 from .adaptive_k import AdaptiveK as AdaptiveK
 from .augdesc import AugDesc as AugDesc
 from .bare import BARE as BARE
@@ -35,7 +35,7 @@ from .truncated_gce import TruncatedGCE as TruncatedGCE
 from .vanilla import Vanilla as Vanilla
 from .vanilla_mkl import VanillaMKL as VanillaMKL
 
-METHODS: dict[str, type[Selector[Any]]] = {
+METHODS: dict[str, type[Method[Any]]] = {
     "oracle": Oracle,
     "vanilla": Vanilla,
     "mkl": MKL,
@@ -67,33 +67,33 @@ METHODS: dict[str, type[Selector[Any]]] = {
 }
 
 
-def parameters(method: type[Selector[Any]]) -> dict[str, Any]:
+def defaults(method: type[Method[Any]]) -> dict[str, Any]:
     """The parameters of a method and their defaults."""
     return {field.name: field.default for field in dataclasses.fields(method)}  # type: ignore[arg-type]
 
 
-def needs(method: type[Selector[Any]]) -> list[str]:
+def needs(method: type[Method[Any]]) -> list[str]:
     """What a method must be given or costs beyond plain training, in a word each."""
     found = {
         "truth": method.privileged,
         "ratio": method.needs_ratio,
         "warm-up": method.wants_warmup,
-        "logits": method.needs_logits or answers(method) > 1 or method.losses is not Selector.losses,
+        "logits": method.needs_logits,
         "rows": method.needs_rows or method.uses_rows,
         "epochs": method.needs_epochs,
-        f"sweep of {method.sweeps}": bool(method.sweeps),
+        f"full pass for {method.full_pass}": bool(method.full_pass),
         f"{method.networks} networks": method.networks > 1,
         f"{method.views} views": method.views > 1,
     }
     return [need for need, wanted in found.items() if wanted]
 
 
-def passes(method: type[Selector[Any]]) -> tuple[int, int]:
+def passes(method: type[Method[Any]]) -> tuple[int, int]:
     """Forward and backward passes of a step."""
     return method.networks * method.views, method.networks
 
 
-def build(text: str, **preferred: Any) -> Selector[Any]:
+def build(text: str, **preferred: Any) -> Method[Any]:
     """Make a method from text such as ``"mkl"`` or ``"adaptive-k:threshold=mean,beta1=0.8"``.
 
     ``preferred`` replaces the method's own defaults for parameters that the text leaves open; names
@@ -102,14 +102,14 @@ def build(text: str, **preferred: Any) -> Selector[Any]:
     name, _, rest = text.partition(":")
     if name not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}; got {name!r}")
-    defaults = parameters(METHODS[name])
-    values = {key: value for key, value in preferred.items() if key in defaults}
+    known = defaults(METHODS[name])
+    values = {key: value for key, value in preferred.items() if key in known}
     for item in filter(None, rest.split(",")):
         key, equals, value = item.partition("=")
-        if key not in defaults or not equals:
-            known = ", ".join(f"{k}={v}" for k, v in defaults.items()) or "no parameters"
-            raise ValueError(f"{name}: {item!r} is not a parameter of this method, which takes {known}")
-        values[key] = _parse(name, key, value, type(defaults[key]))
+        if key not in known or not equals:
+            takes = ", ".join(f"{k}={v}" for k, v in known.items()) or "no parameters"
+            raise ValueError(f"{name}: {item!r} is not a parameter of this method, which takes {takes}")
+        values[key] = _parse(name, key, value, type(known[key]))
     return METHODS[name](**values)
 
 

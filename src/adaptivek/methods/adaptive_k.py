@@ -8,8 +8,8 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import check_choice, check_number
-from ..types import Seen, Selector, Task
+from ..backend.checks import check_choice, check_number
+from ..method import Batch, Decision, Method, Task
 
 
 class Moments(NamedTuple):
@@ -19,7 +19,7 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AdaptiveK(Selector[Moments]):
+class AdaptiveK(Method[Moments]):
     """Keep ``loss <= threshold``; the share left out estimates the noise ratio.
 
     Args:
@@ -51,16 +51,16 @@ class AdaptiveK(Selector[Moments]):
     def init(self, task: Task) -> Moments:
         return Moments(torch.zeros(()), torch.zeros(()), torch.zeros(()))
 
-    def select(self, state: Moments, seen: Seen) -> tuple[Tensor, Moments]:
-        mean = seen.loss.sum(-1) / seen.number
+    def step(self, state: Moments, batch: Batch) -> Decision:
+        mean = batch.loss.sum(-1) / batch.n_valid
         moved = Moments(
             m=state.m.lerp(mean, 1 - self.beta1),
             v=state.v.lerp(mean.square(), 1 - self.beta2),
             mass=state.mass.lerp(torch.ones_like(mean), 1 - self.beta1) if self.threshold == "mean" else state.mass,
         )
-        return seen.loss <= self.cut(moved).unsqueeze(-1), moved
+        return Decision(batch.loss <= self.loss_threshold(moved), moved._asdict())
 
-    def cut(self, state: Moments) -> Tensor:
+    def loss_threshold(self, state: Moments) -> Tensor:
         if self.threshold == "mean":
             return state.m / state.mass
         return state.m / (state.v.sqrt() + self.eps)

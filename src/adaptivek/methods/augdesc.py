@@ -1,4 +1,4 @@
-"""AugDesc's rule on one network: a view of the image as it is judges, a distorted one is learned from."""
+"""AugDesc's rule on one network: a weak view of the image judges, a strong one is learned from."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..checks import check_number
-from ..types import Seen, Selector, Task
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, Task
 from .co_teaching import ramp_down
 from .mkl import smallest_share
-from .own_loss import log_prob
 from .rt import Share
 
 
 @dataclass(frozen=True)
-class AugDesc(Selector[Share]):
+class AugDesc(Method[Share]):
     """Keep the samples with the smallest losses of the plain (weak) view; minimise those of the distorted (strong) one.
 
-    What is judged is never learned from, so a wrong label that is learned by heart shows later; and a distorted image
-    is harder to learn by heart.
+    What is judged is never learned from, so a noisy label that is memorised shows later; and a distorted image is
+    harder to memorise.
 
     Args:
         keep: share of each batch to come down to, in (0, 1]. The right value is one minus the noise ratio.
@@ -32,10 +31,11 @@ class AugDesc(Selector[Share]):
     ramp: int = 10
 
     name: ClassVar[str] = "augdesc"
-    summary: ClassVar[str] = "images: a plain view judges, a distorted one is learned from"
+    summary: ClassVar[str] = "images: a weak view judges, a strong one is learned from"
     paper: ClassVar[str] = "Nishi et al. 2021"
     needs_ratio: ClassVar[bool] = True
     needs_epochs: ClassVar[bool] = True
+    needs_logits: ClassVar[bool] = True
     views: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
@@ -45,14 +45,9 @@ class AugDesc(Selector[Share]):
     def init(self, task: Task) -> Share:
         return Share(torch.ones(()))
 
-    def refresh(self, state: Share, epoch: int, swept: Tensor | None) -> Share:
+    def start_epoch(self, state: Share, epoch: int, full_pass: Tensor | None) -> Share:
         return ramp_down(state, epoch, self.keep, self.ramp)
 
-    def losses(self, state: Share, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
-        weak, strong = (-log_prob(logits, labels)).unbind(-2)
-        return torch.stack([weak.detach(), strong], -2)
-
-    def select(self, state: Share, seen: Seen) -> tuple[Tensor, Share]:
-        weak = seen._replace(loss=seen.loss[..., 0, :], counts=seen.counts[..., 0, :], number=seen.number[..., 0])
-        chosen = smallest_share(weak, state.share)
-        return torch.stack([torch.zeros_like(chosen), chosen], -2), state
+    def step(self, state: Share, batch: Batch) -> Decision:
+        chosen = smallest_share(batch.loss[0], batch, state.share)
+        return Decision(torch.stack([torch.zeros_like(chosen), chosen]))

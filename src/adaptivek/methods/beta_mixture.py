@@ -1,4 +1,4 @@
-"""Beta mixture: how likely each label is wrong, from a mixture fitted to all losses; then bootstrapping."""
+"""Beta mixture: how likely each label is noisy, from a mixture fitted to all losses; then bootstrapping."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import check_number
-from ..types import Seen, Selector, Task, rows_of
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, Task
 
 EDGE = 1e-3  # scaled losses stay this far from 0 and 1, where densities may be infinite
 TINY = 1e-12
 
 
-class Wrong(NamedTuple):
-    wrong: Tensor  #: (rows,) how likely it is that the label is wrong
+class NoisyProbability(NamedTuple):
+    noisy: Tensor  #: (rows,) how likely it is that the label is noisy
 
 
 def percentile(ordered: Tensor, share: float) -> Tensor:
-    """Of (..., n) values in order, between neighbours in proportion; (..., 1)."""
+    """Of (n,) values in order, between neighbours in proportion; (1,)."""
     place = share * (ordered.shape[-1] - 1)
     low, high = (ordered[..., i : i + 1] for i in (int(place), min(int(place) + 1, ordered.shape[-1] - 1)))
     return low + (high - low) * (place - int(place))
 
 
 def posterior(losses: Tensor, rounds: int) -> Tensor:
-    """The chance that each of (..., n) losses belongs to the higher of two Beta components, fitted by EM."""
+    """The chance that each of (n,) losses belongs to the higher of two Beta components, fitted by EM."""
     losses = losses.double().nan_to_num(nan=1e6, posinf=1e6)
     ordered = losses.sort(-1).values
     low, high = percentile(ordered, 0.05), percentile(ordered, 0.95)
@@ -55,8 +55,8 @@ def posterior(losses: Tensor, rounds: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class BetaMixture(Selector[Wrong]):
-    """Train towards ``(1 - w) * label + w * own prediction``, w the chance that the label is wrong.
+class BetaMixture(Method[NoisyProbability]):
+    """Train towards ``(1 - w) * label + w * own prediction``, w the chance that the label is noisy.
 
     Each epoch, w comes from a two-component Beta mixture of all losses ("dynamic hard bootstrapping" in the paper).
 
@@ -67,32 +67,28 @@ class BetaMixture(Selector[Wrong]):
     rounds: int = 10
 
     name: ClassVar[str] = "beta-mixture"
-    summary: ClassVar[str] = "fits a mixture to all losses; trains likely wrong labels towards the prediction"
+    summary: ClassVar[str] = "fits a mixture to all losses; trains likely noisy labels towards the prediction"
     paper: ClassVar[str] = "Arazo et al. 2019"
     wants_warmup: ClassVar[bool] = True
     leaves_out: ClassVar[bool] = False
     needs_rows: ClassVar[bool] = True
     needs_epochs: ClassVar[bool] = True
-    sweeps: ClassVar[Literal["", "losses", "features"]] = "losses"
-    tables: ClassVar[tuple[str, ...]] = ("wrong",)
+    needs_logits: ClassVar[bool] = True
+    own_loss: ClassVar[bool] = True
+    full_pass: ClassVar[Literal["", "losses", "features"]] = "losses"
+    tables: ClassVar[tuple[str, ...]] = ("noisy",)
 
     def __post_init__(self) -> None:
         check_number("BetaMixture", "rounds", self.rounds, 1, whole=True)
 
-    def init(self, task: Task) -> Wrong:
-        if task.rows is None:
-            raise ValueError("BetaMixture: rows must be given: Selection(..., rows=len(train_set)), got None")
-        return Wrong(torch.zeros(task.rows))
+    def init(self, task: Task) -> NoisyProbability:
+        return NoisyProbability(task.per_row(0.0))
 
-    def refresh(self, state: Wrong, epoch: int, swept: Tensor | None) -> Wrong:
-        assert swept is not None  # it sweeps
-        return Wrong(posterior(swept, self.rounds).to(state.wrong.dtype))
+    def start_epoch(self, state: NoisyProbability, epoch: int, full_pass: Tensor | None) -> NoisyProbability:
+        assert full_pass is not None
+        return NoisyProbability(posterior(full_pass, self.rounds).to(state.noisy.dtype))
 
-    def losses(self, state: Wrong, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
-        assert rows is not None  # Selection has checked needs_rows
-        surprise = -logits.log_softmax(-1)
-        label, own = (surprise.gather(-1, of.unsqueeze(-1)).squeeze(-1) for of in (labels, logits.argmax(-1)))
-        return torch.lerp(label, own, rows_of(state.wrong, rows).to(label.dtype))
-
-    def select(self, state: Wrong, seen: Seen) -> tuple[Tensor, Wrong]:
-        return seen.counts, state
+    def step(self, state: NoisyProbability, batch: Batch) -> Decision:
+        assert batch.logits is not None
+        own = -batch.logits.log_softmax(-1).amax(-1)
+        return Decision(batch.valid, losses=torch.lerp(batch.losses, own, state.noisy.to(own.dtype)))

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch.nn.functional as F
-from torch import Tensor
-
-from ..checks import check_choice, check_number
-from ..types import Stateless, each_run
-from .own_loss import OwnLoss, log_prob
+from ..backend.checks import check_choice, check_number
+from ..method import Batch, Decision, Method, NoState, Task
 
 
 @dataclass(frozen=True)
-class Bootstrapping(OwnLoss):
+class Bootstrapping(Method[NoState]):
     """Cross-entropy with the target ``beta * label + (1 - beta) * own prediction``.
 
     Args:
@@ -29,12 +25,19 @@ class Bootstrapping(OwnLoss):
     name: ClassVar[str] = "bootstrapping"
     summary: ClassVar[str] = "targets that are partly the network's own prediction"
     paper: ClassVar[str] = "Reed et al. 2015"
+    leaves_out: ClassVar[bool] = False
+    needs_logits: ClassVar[bool] = True
+    own_loss: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_choice("Bootstrapping", "kind", self.kind, ("hard", "soft"))
         check_number("Bootstrapping", "beta", self.beta, 0, 1)
 
-    def losses(self, state: Stateless, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
-        log_all, beta = F.log_softmax(logits, -1), each_run(self.beta)
-        own = log_all.amax(-1) if self.kind == "hard" else (log_all.exp() * log_all).sum(-1)
-        return -beta * log_prob(logits, labels) - (1 - beta) * own
+    def init(self, task: Task) -> NoState:
+        return NoState()
+
+    def step(self, state: NoState, batch: Batch) -> Decision:
+        assert batch.logits is not None
+        log_p = batch.logits.log_softmax(-1)
+        own = log_p.amax(-1) if self.kind == "hard" else (log_p.exp() * log_p).sum(-1)
+        return Decision(batch.valid, losses=self.beta * batch.losses - (1 - self.beta) * own)

@@ -8,22 +8,22 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..checks import check_number
-from ..types import Seen, Selector, Task
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, Task
 from .mkl import smallest_share
 from .rt import Share
 
 
-def ramp_down(state: Share, epoch: int, keep: float | Tensor, ramp: int) -> Share:
+def ramp_down(state: Share, epoch: int, keep: float, ramp: int) -> Share:
     """The share to keep: all at first, and in a straight line down to ``keep`` in epoch ``ramp``."""
-    return Share((1 - (1 - keep) * min(epoch / ramp, 1.0)) * torch.ones_like(state.share))
+    return Share(torch.full_like(state.share, 1 - (1 - keep) * min(epoch / ramp, 1.0)))
 
 
 @dataclass(frozen=True)
-class CoTeaching(Selector[Share]):
+class CoTeaching(Method[Share]):
     """Each of two networks picks its smallest losses in a batch, and the other one is trained on these.
 
-    Two networks begin apart and err apart: what one takes for right, the other has not yet learned by heart.
+    Two networks begin apart and err apart: what one takes for clean, the other has not yet memorised.
 
     Args:
         keep: share to come down to, in (0, 1]. The right value is one minus the noise ratio.
@@ -38,6 +38,7 @@ class CoTeaching(Selector[Share]):
     paper: ClassVar[str] = "Han et al. 2018"
     needs_ratio: ClassVar[bool] = True
     needs_epochs: ClassVar[bool] = True
+    needs_logits: ClassVar[bool] = True
     networks: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
@@ -47,9 +48,8 @@ class CoTeaching(Selector[Share]):
     def init(self, task: Task) -> Share:
         return Share(torch.ones(()))
 
-    def refresh(self, state: Share, epoch: int, swept: Tensor | None) -> Share:
+    def start_epoch(self, state: Share, epoch: int, full_pass: Tensor | None) -> Share:
         return ramp_down(state, epoch, self.keep, self.ramp)
 
-    def select(self, state: Share, seen: Seen) -> tuple[Tensor, Share]:
-        others = seen._replace(loss=seen.loss.flip(-2))
-        return smallest_share(others, state.share.unsqueeze(-1)), state
+    def step(self, state: Share, batch: Batch) -> Decision:
+        return Decision(smallest_share(batch.loss.flip(0), batch, state.share))

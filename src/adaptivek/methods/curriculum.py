@@ -8,36 +8,35 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import check_number
-from ..types import Seen, Selector, Task, rows_of
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, Task
 from .itlm import smallest
 
 UNSEEN = torch.inf  # no loss that counts is infinite
 
 
-class Lessons(NamedTuple):
+class Difficulty(NamedTuple):
     remembered: Tensor  #: (rows,) loss at the last visit, used or not
     chosen: Tensor  #: (rows,) bool: in use in this epoch
 
 
-def no_lessons(owner: str, task: Task) -> Lessons:
-    if task.rows is None:
-        raise ValueError(f"{owner}: rows must be given: Selection(..., rows=len(train_set)), got None")
-    return Lessons(torch.full((task.rows,), UNSEEN), torch.ones(task.rows, dtype=torch.bool))
+def unseen(task: Task) -> Difficulty:
+    """Before the first visit every row is in use."""
+    remembered = task.per_row(UNSEEN)
+    return Difficulty(remembered, torch.ones_like(remembered, dtype=torch.bool))
 
 
-def easiest(state: Lessons, share: Tensor) -> Lessons:
+def easiest(state: Difficulty, share: float) -> Difficulty:
     """The easiest share of the rows, and all that have never been seen."""
     return state._replace(chosen=smallest(state.remembered, share) | (state.remembered == UNSEEN))
 
 
-def study(state: Lessons, seen: Seen) -> tuple[Tensor, Lessons]:
-    assert seen.rows is not None  # Selection has checked needs_rows
-    return rows_of(state.chosen, seen.rows), state._replace(remembered=seen.loss)
+def use_chosen(state: Difficulty, batch: Batch) -> Decision:
+    return Decision(state.chosen, {"remembered": batch.loss})
 
 
 @dataclass(frozen=True)
-class Curriculum(Selector[Lessons]):
+class Curriculum(Method[Difficulty]):
     """Keep the easiest share of the training set, which grows evenly from ``start`` to ``end``.
 
     The first epoch uses everything: it is where difficulty is first measured.
@@ -65,13 +64,12 @@ class Curriculum(Selector[Lessons]):
         check_number("Curriculum", "end", self.end, 0, 1, open_low=True)
         check_number("Curriculum", "ramp", self.ramp, 1, whole=True)
 
-    def init(self, task: Task) -> Lessons:
-        return no_lessons("Curriculum", task)
+    def init(self, task: Task) -> Difficulty:
+        return unseen(task)
 
-    def refresh(self, state: Lessons, epoch: int, swept: Tensor | None) -> Lessons:
+    def start_epoch(self, state: Difficulty, epoch: int, full_pass: Tensor | None) -> Difficulty:
         gone = min(max(epoch - 1, 0) / self.ramp, 1.0)
-        share = torch.as_tensor(self.start + (self.end - self.start) * gone).to(state.remembered)
-        return easiest(state, share)
+        return easiest(state, self.start + (self.end - self.start) * gone)
 
-    def select(self, state: Lessons, seen: Seen) -> tuple[Tensor, Lessons]:
-        return study(state, seen)
+    def step(self, state: Difficulty, batch: Batch) -> Decision:
+        return use_chosen(state, batch)

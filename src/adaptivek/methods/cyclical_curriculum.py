@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from ..checks import check_number
-from ..types import Seen, Selector, Task
-from .curriculum import Lessons, easiest, no_lessons, study
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, Task
+from .curriculum import Difficulty, easiest, unseen, use_chosen
 
 
 @dataclass(frozen=True)
-class CyclicalCurriculum(Selector[Lessons]):
+class CyclicalCurriculum(Method[Difficulty]):
     """Keep the easiest share of the training set: divided by ``factor`` each epoch up to ``end``, then multiplied
     by it down to ``start``, and so on.
 
@@ -43,20 +42,19 @@ class CyclicalCurriculum(Selector[Lessons]):
         check_number("CyclicalCurriculum", "end", self.end, self.start, 1)
         check_number("CyclicalCurriculum", "factor", self.factor, 0, 1, open_low=True, open_high=True)
 
-    def init(self, task: Task) -> Lessons:
-        return no_lessons("CyclicalCurriculum", task)
+    def init(self, task: Task) -> Difficulty:
+        return unseen(task)
 
-    def refresh(self, state: Lessons, epoch: int, swept: Tensor | None) -> Lessons:
-        return easiest(state, self.share(epoch, state.remembered[..., 0]))
+    def start_epoch(self, state: Difficulty, epoch: int, full_pass: Tensor | None) -> Difficulty:
+        return easiest(state, self.share(epoch))
 
-    def share(self, epoch: int, like: Tensor) -> Tensor:
-        """The share of an epoch, one for each run; gone through from the start, for each run turns when it must."""
-        low, high = (torch.zeros_like(like) + end for end in (self.start, self.end))
-        share, rising = low, torch.ones_like(low, dtype=torch.bool)
+    def share(self, epoch: int) -> float:
+        """The share of an epoch, gone through from the start."""
+        share, rising = self.start, True
         for _ in range(epoch - 1):
-            rising = (rising & (share < high)) | (share <= low)
-            share = torch.where(rising, share / self.factor, share * self.factor).clamp(low, high)
+            rising = (rising and share < self.end) or share <= self.start
+            share = min(max(share / self.factor if rising else share * self.factor, self.start), self.end)
         return share
 
-    def select(self, state: Lessons, seen: Seen) -> tuple[Tensor, Lessons]:
-        return study(state, seen)
+    def step(self, state: Difficulty, batch: Batch) -> Decision:
+        return use_chosen(state, batch)

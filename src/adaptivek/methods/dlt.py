@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import check_number
-from ..types import Seen, Selector, Task
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, Task
 
 UNSEEN = torch.inf  # no loss that counts is infinite
 
@@ -22,26 +22,26 @@ class Losses(NamedTuple):
 
 
 def split(values: Tensor, counted: Tensor) -> Tensor:
-    """Where to cut (..., n) values in two: halfway between the means of both parts, found in a few rounds."""
+    """The threshold that parts (n,) values in two: halfway between the means of both parts, found in a few rounds."""
     values = values.double().where(counted, 0.0)
 
     def mean(part: Tensor, otherwise: Tensor) -> Tensor:
-        number = part.sum(-1)
-        return torch.where(number > 0, (values * part).sum(-1) / number.clamp(min=1), otherwise)
+        number = part.sum()
+        return torch.where(number > 0, (values * part).sum() / number.clamp(min=1), otherwise)
 
-    cut = mean(counted, values.new_zeros(values.shape[:-1]))
+    threshold = mean(counted, values.new_zeros(()))
     for _ in range(20):
-        above = values > cut.unsqueeze(-1)
-        cut = (mean(counted & ~above, cut) + mean(counted & above, cut)) / 2
-    return cut
+        above = values > threshold
+        threshold = (mean(counted & ~above, threshold) + mean(counted & above, threshold)) / 2
+    return threshold
 
 
 @dataclass(frozen=True)
-class DLT(Selector[Losses]):
+class DLT(Method[Losses]):
     """Train plainly for some epochs, then keep losses up to a threshold that is set anew each epoch.
 
     The threshold lies halfway between the mean of the low and the mean of the high among the remembered losses.
-    ``criterion.gap_ratio`` is a second reading of the noise ratio: the share of the rows whose loss has not come
+    ``criterion.state_gap_ratio`` is a second reading of the noise ratio: the share of the rows whose loss has not come
     down since the plain epochs as that of the others has.
 
     Args:
@@ -61,24 +61,22 @@ class DLT(Selector[Losses]):
         check_number("DLT", "plain", self.plain, 1, whole=True)
 
     def init(self, task: Task) -> Losses:
-        if task.rows is None:
-            raise ValueError("DLT: rows must be given: Selection(..., rows=len(train_set)), got None")
-        unseen = torch.full((task.rows,), UNSEEN)
+        unseen = task.per_row(UNSEEN)
         return Losses(unseen, unseen.clone(), torch.tensor(UNSEEN), torch.zeros(()))
 
-    def refresh(self, state: Losses, epoch: int, swept: Tensor | None) -> Losses:
+    def start_epoch(self, state: Losses, epoch: int, full_pass: Tensor | None) -> Losses:
         known = state.remembered < UNSEEN
-        if epoch < self.plain or not bool(known.any(-1).all()):
+        if epoch < self.plain or not bool(known.any()):
             return state
         bound = split(state.remembered, known).to(state.bound.dtype)
         both = known & (state.early < UNSEEN)
         gap = (state.early - state.remembered).where(both, 0.0)
-        fallen = (gap > split(gap, both).unsqueeze(-1)) & both
-        ratio = (both.sum(-1) - fallen.sum(-1)) / both.sum(-1).clamp(min=1)
+        fallen = (gap > split(gap, both)) & both
+        ratio = (both.sum() - fallen.sum()) / both.sum().clamp(min=1)
         return Losses(state.remembered, state.early.where(both, state.remembered), bound, ratio)
 
-    def select(self, state: Losses, seen: Seen) -> tuple[Tensor, Losses]:
-        return seen.loss <= state.bound.unsqueeze(-1), state._replace(remembered=seen.loss)
+    def step(self, state: Losses, batch: Batch) -> Decision:
+        return Decision(batch.loss <= state.bound, {"remembered": batch.loss})
 
-    def cut(self, state: Losses) -> Tensor:
+    def loss_threshold(self, state: Losses) -> Tensor:
         return state.bound

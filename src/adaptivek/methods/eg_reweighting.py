@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import check_number
-from ..types import Seen, Selector, Task, rows_of
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, Task
 
 
 class Weights(NamedTuple):
@@ -17,7 +17,7 @@ class Weights(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EGReweighting(Selector[Weights]):
+class EGReweighting(Method[Weights]):
     """Multiply a sample's weight by ``exp(-rate * loss)`` at each visit, and train on the weighted mean.
 
     The weights are a distribution over the training set. The mean over a batch divides by their sum, so only their
@@ -43,14 +43,9 @@ class EGReweighting(Selector[Weights]):
         check_number("EGReweighting", "decay", self.decay, 0, 1)
 
     def init(self, task: Task) -> Weights:
-        if task.rows is None:
-            raise ValueError("EGReweighting: rows must be given: Selection(..., rows=len(train_set)), got None")
-        return Weights(torch.zeros(task.rows))
+        return Weights(task.per_row(0.0))
 
-    def select(self, state: Weights, seen: Seen) -> tuple[Tensor, Weights]:
-        assert seen.rows is not None  # Selection has checked needs_rows
-        ones = torch.ones_like(seen.number)  # one for each run, and so are the parameters if they differ
-        rate, decay = ((ones * value).unsqueeze(-1) for value in (self.rate, self.decay))
-        moved = decay * rows_of(state.log_weight, seen.rows) - rate * seen.loss
-        largest = moved.where(seen.counts, -torch.inf).amax(-1, keepdim=True)
-        return (moved - largest).clamp(max=0).exp(), Weights(moved)
+    def step(self, state: Weights, batch: Batch) -> Decision:
+        moved = self.decay * state.log_weight - self.rate * batch.loss
+        largest = moved.where(batch.valid, -torch.inf).amax(-1)
+        return Decision((moved - largest).clamp(max=0).exp(), {"log_weight": moved})

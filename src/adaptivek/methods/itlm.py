@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
-from ..checks import check_choice, check_number
-from ..types import Seen, Selector, Task, rows_of
+from ..backend.checks import check_choice, check_number
+from ..method import Batch, Decision, Method, Task
 from .mkl import ranks
 
 
@@ -18,14 +17,12 @@ class Chosen(NamedTuple):
 
 
 def smallest(losses: Tensor, keep: float | Tensor) -> Tensor:
-    """True for the ``floor(keep * n)`` smallest of (..., n) losses, at least one of them."""
-    rows = torch.full(losses.shape[:-1], losses.shape[-1], dtype=torch.float64, device=losses.device)
-    number = (keep * rows + 1e-3).floor().clamp(min=1)  # a hair more: 0.1 * 30 is not always 3
-    return ranks(losses) < number.unsqueeze(-1)
+    """True for the ``floor(keep * n)`` smallest of (n,) losses, at least one of them."""
+    return ranks(losses) < max(1, int(float(keep) * len(losses) + 1e-3))  # a hair more: 0.1 * 30 is not always 3
 
 
 @dataclass(frozen=True)
-class ITLM(Selector[Chosen]):
+class ITLM(Method[Chosen]):
     """Keep the ``floor(keep * n)`` rows with the smallest losses of all n, chosen anew each round.
 
     The first round trains on everything.
@@ -47,7 +44,7 @@ class ITLM(Selector[Chosen]):
     needs_ratio: ClassVar[bool] = True
     needs_rows: ClassVar[bool] = True
     needs_epochs: ClassVar[bool] = True
-    sweeps: ClassVar[Literal["", "losses", "features"]] = "losses"
+    full_pass: ClassVar[Literal["", "losses", "features"]] = "losses"
     tables: ClassVar[tuple[str, ...]] = ("chosen",)
 
     def __post_init__(self) -> None:
@@ -56,17 +53,14 @@ class ITLM(Selector[Chosen]):
         check_choice("ITLM", "begin", self.begin, ("on", "anew"))
 
     def init(self, task: Task) -> Chosen:
-        if task.rows is None:
-            raise ValueError("ITLM: rows must be given: Selection(..., rows=len(train_set)), got None")
-        return Chosen(torch.ones(task.rows, dtype=torch.bool))
+        return Chosen(task.per_row(1).bool())
 
-    def refresh(self, state: Chosen, epoch: int, swept: Tensor | None) -> Chosen:
-        assert swept is not None  # it sweeps
-        return Chosen(smallest(swept, self.keep)) if epoch > 0 and epoch % self.every == 0 else state
+    def start_epoch(self, state: Chosen, epoch: int, full_pass: Tensor | None) -> Chosen:
+        assert full_pass is not None
+        return Chosen(smallest(full_pass, self.keep)) if epoch > 0 and epoch % self.every == 0 else state
 
-    def age(self, epoch: int) -> int:
+    def epochs_since_restart(self, epoch: int) -> int:
         return epoch % self.every if self.begin == "anew" else epoch
 
-    def select(self, state: Chosen, seen: Seen) -> tuple[Tensor, Chosen]:
-        assert seen.rows is not None  # Selection has checked needs_rows
-        return rows_of(state.chosen, seen.rows), state
+    def step(self, state: Chosen, batch: Batch) -> Decision:
+        return Decision(state.chosen)

@@ -8,15 +8,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..checks import check_number
-from ..types import Seen, Selector, Task, each_run
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, Task
 from .co_teaching import ramp_down
 from .mkl import smallest_share
 from .rt import Share
 
 
 @dataclass(frozen=True)
-class JoCoR(Selector[Share]):
+class JoCoR(Method[Share]):
     """Minimise ``(1 - agreement) * (CE of both) + agreement * (KL of each to the other)`` where it is smallest.
 
     Networks that differ about a sample have a high joint loss on it, and so do those that both reject its label.
@@ -36,6 +36,8 @@ class JoCoR(Selector[Share]):
     paper: ClassVar[str] = "Wei et al. 2020"
     needs_ratio: ClassVar[bool] = True
     needs_epochs: ClassVar[bool] = True
+    needs_logits: ClassVar[bool] = True
+    own_loss: ClassVar[bool] = True
     networks: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
@@ -46,16 +48,15 @@ class JoCoR(Selector[Share]):
     def init(self, task: Task) -> Share:
         return Share(torch.ones(()))
 
-    def refresh(self, state: Share, epoch: int, swept: Tensor | None) -> Share:
+    def start_epoch(self, state: Share, epoch: int, full_pass: Tensor | None) -> Share:
         return ramp_down(state, epoch, self.keep, self.ramp)
 
-    def losses(self, state: Share, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
-        """Each network's half of the joint loss, (..., 2, B)."""
-        log_p, agreement = logits.log_softmax(-1), each_run(self.agreement, axes=2)
-        label = -log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-        divergence = (log_p.exp() * (log_p - log_p.flip(-3))).sum(-1)
-        return (1 - agreement) * label + agreement * divergence
-
-    def select(self, state: Share, seen: Seen) -> tuple[Tensor, Share]:
-        joint = seen._replace(loss=seen.loss.sum(-2, keepdim=True).expand_as(seen.loss))
-        return smallest_share(joint, state.share.unsqueeze(-1)), state
+    def step(self, state: Share, batch: Batch) -> Decision:
+        assert batch.logits is not None
+        log_p = batch.logits.log_softmax(-1)
+        divergence = (log_p.exp() * (log_p - log_p.flip(0))).sum(-1)
+        losses = (
+            1 - self.agreement
+        ) * batch.losses + self.agreement * divergence  # each network's half of the joint loss
+        joint = losses.detach().sum(0).expand_as(losses)
+        return Decision(smallest_share(joint, batch, state.share), losses=losses)

@@ -1,4 +1,4 @@
-"""Label-noised Trim-SGD: make some labels wrong on purpose, then drop the samples with extreme losses."""
+"""Label-noised Trim-SGD: flip some labels on purpose, then drop the samples with extreme losses."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import check_number
+from ..backend.checks import check_number
 from ..dropout import scrambled
-from ..types import Seen, Selector, Task, each_run
+from ..method import Batch, Decision, Method, Task, log_prob
 from .mkl import ranks
-from .own_loss import log_prob
 
 
 class Count(NamedTuple):
@@ -20,7 +19,7 @@ class Count(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LabelNoisedTrim(Selector[Count]):
+class LabelNoisedTrim(Method[Count]):
     """Replace some labels of each batch by random ones, then leave out the largest and the smallest losses.
 
     What is random is a hash of the step and the row: no random state, and the same draws in any company.
@@ -39,6 +38,9 @@ class LabelNoisedTrim(Selector[Count]):
     summary: ClassVar[str] = "replaces some labels at random, then drops the largest and smallest losses"
     paper: ClassVar[str] = "Nakamura et al. 2020"
     needs_rows: ClassVar[bool] = True
+    needs_logits: ClassVar[bool] = True
+    own_loss: ClassVar[bool] = True
+    soft_targets: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_number("LabelNoisedTrim", "flip", self.flip, 0, 1)
@@ -48,16 +50,16 @@ class LabelNoisedTrim(Selector[Count]):
     def init(self, task: Task) -> Count:
         return Count(torch.zeros((), dtype=torch.int64))
 
-    def losses(self, state: Count, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
-        assert rows is not None  # Selection has checked needs_rows
-        drawn = scrambled(scrambled(state.steps).unsqueeze(-1) + rows)
-        replaced = (drawn >> 40 & 0xFFFFFF) / 2**24 < each_run(self.flip)
-        other = (drawn & 0x7FFFFFFF) % logits.shape[-1]
-        return -log_prob(logits, other.where(replaced, labels))
-
-    def select(self, state: Count, seen: Seen) -> tuple[Tensor, Count]:
-        low = torch.minimum((self.smallest * seen.number).round(), seen.number - 1)
-        high = torch.minimum((self.largest * seen.number).round(), seen.number - 1 - low)  # at least one stays
-        rank = ranks(seen.loss.where(seen.counts, torch.inf))  # what does not count ranks last
-        kept = (rank >= low.unsqueeze(-1)) & (rank < (seen.number - high).unsqueeze(-1))
-        return kept, Count(state.steps + 1)
+    def step(self, state: Count, batch: Batch) -> Decision:
+        assert batch.rows is not None
+        assert batch.logits is not None
+        assert batch.labels is not None
+        drawn = scrambled(scrambled(state.steps) + batch.rows)
+        replaced = (drawn >> 40 & 0xFFFFFF) / 2**24 < self.flip
+        other = (drawn & 0x7FFFFFFF) % batch.logits.shape[-1]
+        losses = -log_prob(batch.logits, other.where(replaced, batch.labels))
+        n = batch.n_valid
+        low = torch.minimum((self.smallest * n).round(), n - 1)
+        high = torch.minimum((self.largest * n).round(), n - 1 - low)  # at least one stays
+        rank = ranks(losses.detach().where(batch.valid, torch.inf))  # what is not valid ranks last
+        return Decision((rank >= low) & (rank < n - high), {"steps": state.steps + 1}, losses=losses)

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch.nn.functional as F
-from torch import Tensor
-
-from ..checks import check_number
-from ..types import Stateless, each_run
-from .own_loss import OwnLoss, log_prob
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, NoState, Task, observed
 
 
 @dataclass(frozen=True)
-class LabelSmoothing(OwnLoss):
+class LabelSmoothing(Method[NoState]):
     """Cross-entropy with the target ``(1 - smoothing) * one-hot + smoothing / classes``.
 
     Args:
@@ -26,10 +22,15 @@ class LabelSmoothing(OwnLoss):
     name: ClassVar[str] = "label-smoothing"
     summary: ClassVar[str] = "cross-entropy with a share of each label spread over all classes"
     paper: ClassVar[str] = "Szegedy et al. 2016; Lukasik et al. 2020"
+    leaves_out: ClassVar[bool] = False
+    needs_logits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_number("LabelSmoothing", "smoothing", self.smoothing, 0, 1, open_high=True)
 
-    def losses(self, state: Stateless, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
-        share, evenly = each_run(self.smoothing), F.log_softmax(logits, -1).mean(-1)
-        return (share - 1) * log_prob(logits, labels) - share * evenly
+    def init(self, task: Task) -> NoState:
+        return NoState()
+
+    def step(self, state: NoState, batch: Batch) -> Decision:
+        target = observed(batch)
+        return Decision(batch.valid, targets=(1 - self.smoothing) * target + self.smoothing / target.shape[-1])

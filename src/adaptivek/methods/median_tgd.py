@@ -8,25 +8,25 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import check_number
-from ..types import Seen, Selector, Task
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, Task
 
 
 class Bound(NamedTuple):
     bound: Tensor  #: the loss up to which samples of the last batch were kept
 
 
-def median(seen: Seen) -> Tensor:
-    """The middle one of the losses that count, or the mean of the two in the middle."""
-    ordered = seen.loss.where(seen.counts, torch.inf).sort(-1).values  # what does not count comes last
-    last = seen.number.long() - 1
+def median(batch: Batch) -> Tensor:
+    """The middle one of the losses of the valid samples, or the mean of the two in the middle."""
+    ordered = batch.loss.where(batch.valid, torch.inf).sort(-1).values  # what is not valid comes last
+    last = batch.n_valid.long() - 1
     middle = torch.stack([last.div(2, rounding_mode="floor"), (last + 1).div(2, rounding_mode="floor")], -1)
     return ordered.gather(-1, middle.clamp(min=0)).mean(-1)
 
 
 @dataclass(frozen=True)
-class MedianTGD(Selector[Bound]):
-    """Keep ``loss <= factor * median`` of the mini-batch. The median is safe up to half of wrong labels.
+class MedianTGD(Method[Bound]):
+    """Keep ``loss <= factor * median`` of the mini-batch. The median is safe up to half of noisy labels.
 
     Args:
         factor: how far above the median a loss may be, at least 1: below, less than half is kept, whatever
@@ -45,9 +45,9 @@ class MedianTGD(Selector[Bound]):
     def init(self, task: Task) -> Bound:
         return Bound(torch.zeros(()))
 
-    def select(self, state: Bound, seen: Seen) -> tuple[Tensor, Bound]:
-        bound = self.factor * median(seen)
-        return seen.loss <= bound.unsqueeze(-1), Bound(bound)
+    def step(self, state: Bound, batch: Batch) -> Decision:
+        bound = self.factor * median(batch)
+        return Decision(batch.loss <= bound, {"bound": bound})
 
-    def cut(self, state: Bound) -> Tensor:
+    def loss_threshold(self, state: Bound) -> Tensor:
         return state.bound

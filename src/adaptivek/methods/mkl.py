@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..checks import check_number
-from ..types import Seen, Selector, Stateless, Task
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, NoState, Task
 
 
 def ranks(values: Tensor) -> Tensor:
@@ -19,15 +19,15 @@ def ranks(values: Tensor) -> Tensor:
     return torch.zeros_like(order).scatter(-1, order, place)
 
 
-def smallest_share(seen: Seen, keep: float | Tensor) -> Tensor:
-    """True for the ``round(keep * n)`` smallest of the n losses that count, at least one of them."""
-    loss = seen.loss.where(seen.counts, torch.inf)  # what does not count ranks last
-    number = (keep * seen.number).round().clamp(min=1)
-    return ranks(loss) < number.unsqueeze(-1)
+def smallest_share(loss: Tensor, batch: Batch, keep: float | Tensor) -> Tensor:
+    """True for the ``round(keep * n)`` smallest losses of the n valid samples, at least one of them."""
+    loss = loss.where(batch.valid, torch.inf)  # what is not valid ranks last
+    number = (keep * batch.n_valid).round().clamp(min=1)
+    return ranks(loss) < number
 
 
 @dataclass(frozen=True)
-class MKL(Selector[Stateless]):
+class MKL(Method[NoState]):
     """Keep the samples with the smallest losses, a fixed share of every mini-batch.
 
     Args:
@@ -45,8 +45,8 @@ class MKL(Selector[Stateless]):
     def __post_init__(self) -> None:
         check_number("MKL", "keep", self.keep, 0, 1, open_low=True)
 
-    def init(self, task: Task) -> Stateless:
-        return Stateless()
+    def init(self, task: Task) -> NoState:
+        return NoState()
 
-    def select(self, state: Stateless, seen: Seen) -> tuple[Tensor, Stateless]:
-        return smallest_share(seen, self.keep), state
+    def step(self, state: NoState, batch: Batch) -> Decision:
+        return Decision(smallest_share(batch.loss, batch, self.keep))

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..checks import check_number
-from ..types import Seen, Selector, Task, rows_of
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, Task
 from .mkl import ranks
 
 AT_ONCE = 1_000  # rows whose neighbours are looked for together
@@ -52,7 +52,7 @@ def believe(features: Tensor, labels: Tensor, classes: int, neighbours: int) -> 
 
 
 @dataclass(frozen=True)
-class MOIT(Selector[Neighbours]):
+class MOIT(Method[Neighbours]):
     """Each epoch, let the nearest rows in feature space vote on each label, and use the rows that do best in it.
 
     They vote with labels that a first vote has put right. Every class keeps the same number of rows.
@@ -70,8 +70,9 @@ class MOIT(Selector[Neighbours]):
     paper: ClassVar[str] = "Ortego et al. 2021"
     needs_rows: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
+    soft_targets: ClassVar[bool] = False
     needs_epochs: ClassVar[bool] = True
-    sweeps: ClassVar[Literal["", "losses", "features"]] = "features"
+    full_pass: ClassVar[Literal["", "losses", "features"]] = "features"
     tables: ClassVar[tuple[str, ...]] = ("labels", "in_use")
 
     def __post_init__(self) -> None:
@@ -79,20 +80,16 @@ class MOIT(Selector[Neighbours]):
         check_number("MOIT", "plain", self.plain, 1, whole=True)
 
     def init(self, task: Task) -> Neighbours:
-        if task.rows is None:
-            raise ValueError("MOIT: rows must be given: Selection(..., rows=len(train_set)), got None")
-        return Neighbours(torch.full((task.rows,), UNKNOWN), torch.ones(task.rows, dtype=torch.bool))
+        labels = task.per_row(UNKNOWN)
+        return Neighbours(labels, torch.ones_like(labels, dtype=torch.bool))
 
-    def refresh(self, state: Neighbours, epoch: int, swept: Tensor | None) -> Neighbours:
-        assert swept is not None  # it sweeps
+    def start_epoch(self, state: Neighbours, epoch: int, full_pass: Tensor | None) -> Neighbours:
+        assert full_pass is not None
         if epoch < self.plain or int(state.labels.max()) == UNKNOWN:
             return state
-        classes, size = int(state.labels.max()) + 1, swept.shape[-1]
-        runs = zip(swept.view(-1, swept.shape[-2], size), state.labels.view(-1, swept.shape[-2]), strict=True)
-        believed = [believe(features, labels, classes, self.neighbours) for features, labels in runs]
-        return Neighbours(state.labels, torch.stack(believed).view_as(state.in_use))
+        classes = int(state.labels.max()) + 1
+        return Neighbours(state.labels, believe(full_pass, state.labels, classes, self.neighbours))
 
-    def select(self, state: Neighbours, seen: Seen) -> tuple[Tensor, Neighbours]:
-        assert seen.rows is not None  # Selection has checked needs_rows
-        assert seen.labels is not None  # and needs_logits
-        return rows_of(state.in_use, seen.rows), Neighbours(seen.labels, state.in_use)
+    def step(self, state: Neighbours, batch: Batch) -> Decision:
+        assert batch.labels is not None
+        return Decision(state.in_use, {"labels": batch.labels})

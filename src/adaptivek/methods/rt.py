@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..checks import check_choice, check_number
-from ..types import Seen, Selector, Task
+from ..backend.checks import check_choice, check_number
+from ..method import Batch, Decision, Method, Task
 from .mkl import smallest_share
 
 
@@ -18,7 +19,7 @@ class Share(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RT(Selector[Share]):
+class RT(Method[Share]):
     """Keep the smallest losses: everything at first, ``keep`` from epoch ``ramp`` on, when memorising sets in.
 
     With x = epoch / ramp, at most 1, the share is ``1 - (1 - keep) * shape(x)``, and from then on it moves by
@@ -55,17 +56,16 @@ class RT(Selector[Share]):
     def init(self, task: Task) -> Share:
         return Share(torch.ones(()))
 
-    def refresh(self, state: Share, epoch: int, swept: Tensor | None) -> Share:
-        x = torch.full_like(state.share, min(epoch / self.ramp, 1.0))
-        bend = torch.zeros_like(x) + self.power  # a number, or one for each run
+    def start_epoch(self, state: Share, epoch: int, full_pass: Tensor | None) -> Share:
+        x = min(epoch / self.ramp, 1.0)
         if self.curve == "exp":
-            shape = torch.expm1(-bend * x) / torch.expm1(-bend)
+            shape = math.expm1(-self.power * x) / math.expm1(-self.power)
         elif self.curve == "log":
-            shape = torch.log1p(bend * x) / torch.log1p(bend)
+            shape = math.log1p(self.power * x) / math.log1p(self.power)
         else:
-            shape = x**bend
+            shape = x**self.power
         share = 1 - (1 - self.keep) * shape + self.late * max(epoch / self.ramp - 1, 0.0)
-        return Share(share.clamp(0, 1))
+        return Share(torch.full_like(state.share, min(max(share, 0.0), 1.0)))
 
-    def select(self, state: Share, seen: Seen) -> tuple[Tensor, Share]:
-        return smallest_share(seen, state.share), state
+    def step(self, state: Share, batch: Batch) -> Decision:
+        return Decision(smallest_share(batch.loss, batch, state.share))

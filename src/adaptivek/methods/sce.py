@@ -6,22 +6,19 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from ..checks import check_number
-from ..types import Stateless, each_run
-from .own_loss import OwnLoss, log_prob
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, NoState, Task
 
 
 @dataclass(frozen=True)
-class SCE(OwnLoss):
+class SCE(Method[NoState]):
     """Minimise ``alpha * CE + beta * RCE``.
 
     The reverse cross-entropy RCE takes the logarithm of the one-hot label, in which log 0 stands for a
     constant; so it is ``-log_zero * (1 - p)``, p the probability of the label: bounded, and robust to noise.
 
     Args:
-        alpha: weight of cross-entropy, at least 0. It learns hard classes, and wrong labels.
+        alpha: weight of cross-entropy, at least 0. It learns hard classes, and noisy labels.
         beta: weight of the reverse cross-entropy, at least 0.
         log_zero: what log 0 is taken for, below 0.
     """
@@ -31,15 +28,21 @@ class SCE(OwnLoss):
     log_zero: float = -4.0
 
     name: ClassVar[str] = "sce"
-    summary: ClassVar[str] = "cross-entropy plus reverse cross-entropy, which wrong labels cannot pull far"
+    summary: ClassVar[str] = "cross-entropy plus reverse cross-entropy, which noisy labels cannot pull far"
     paper: ClassVar[str] = "Wang et al. 2019"
+    leaves_out: ClassVar[bool] = False
+    needs_logits: ClassVar[bool] = True
+    own_loss: ClassVar[bool] = True
+    soft_targets: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_number("SCE", "alpha", self.alpha, 0)
         check_number("SCE", "beta", self.beta, 0)
         check_number("SCE", "log_zero", self.log_zero, -math.inf, 0, open_low=True, open_high=True)
 
-    def losses(self, state: Stateless, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
-        log_p = log_prob(logits, labels)
-        reverse = each_run(self.log_zero) * log_p.expm1()  # log_zero * (p - 1), exact where p is near 1
-        return each_run(self.beta) * reverse - each_run(self.alpha) * log_p
+    def init(self, task: Task) -> NoState:
+        return NoState()
+
+    def step(self, state: NoState, batch: Batch) -> Decision:
+        reverse = self.log_zero * (-batch.losses).expm1()  # log_zero * (p - 1), exact where p is near 1
+        return Decision(batch.valid, losses=self.beta * reverse + self.alpha * batch.losses)

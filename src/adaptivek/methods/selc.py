@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import torch.nn.functional as F
 from torch import Tensor
 
-from ..checks import check_number
-from ..types import Seen, Selector, Task, each_run, rows_of
-from .elr import prediction_table
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, Task, observed
 
 
 class Ensemble(NamedTuple):
@@ -18,11 +16,11 @@ class Ensemble(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SELC(Selector[Ensemble]):
+class SELC(Method[Ensemble]):
     """Cross-entropy with targets that start as the labels and move towards the predictions at each visit.
 
     After k visits the target is ``alpha^k * label + (1 - alpha) * sum of alpha^(k-j) * prediction j``. To be
-    used after warm-up that ends before wrong labels are learned.
+    used after warm-up that ends before noisy labels are memorised.
 
     Args:
         alpha: how slowly targets move, in [0, 1).
@@ -36,6 +34,7 @@ class SELC(Selector[Ensemble]):
     wants_warmup: ClassVar[bool] = True
     leaves_out: ClassVar[bool] = False
     needs_rows: ClassVar[bool] = True
+    needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     tables: ClassVar[tuple[str, ...]] = ("predictions",)
 
@@ -43,18 +42,10 @@ class SELC(Selector[Ensemble]):
         check_number("SELC", "alpha", self.alpha, 0, 1, open_high=True)
 
     def init(self, task: Task) -> Ensemble:
-        return Ensemble(prediction_table("SELC", task))
+        return Ensemble(task.per_row_and_class(0.0))
 
-    def losses(self, state: Ensemble, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
-        moved = self._moved(state, logits.detach(), rows)
-        log_all, left = F.log_softmax(logits, -1), 1 - moved.sum(-1)  # left: alpha^k, what is still the label's
-        return -(moved * log_all).sum(-1) - left * log_all.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-
-    def select(self, state: Ensemble, seen: Seen) -> tuple[Tensor, Ensemble]:
-        assert seen.logits is not None  # Selection has checked needs_logits
-        return seen.counts, Ensemble(self._moved(state, seen.logits, seen.rows))
-
-    def _moved(self, state: Ensemble, logits: Tensor, rows: Tensor | None) -> Tensor:
-        assert rows is not None  # Selection has checked needs_rows
-        alpha = each_run(self.alpha, axes=2)
-        return alpha * rows_of(state.predictions, rows) + (1 - alpha) * logits.softmax(-1)
+    def step(self, state: Ensemble, batch: Batch) -> Decision:
+        assert batch.logits is not None
+        moved = self.alpha * state.predictions + (1 - self.alpha) * batch.logits.detach().softmax(-1)
+        left = 1 - moved.sum(-1, keepdim=True)  # alpha^k, what is still the label's
+        return Decision(batch.valid, {"predictions": moved}, targets=moved + left * observed(batch))

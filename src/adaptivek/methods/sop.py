@@ -8,10 +8,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import check_number
-from ..types import Seen, Selector, Task, each_run, rows_of
-from .elr import prediction_table
-from .own_loss import at_class
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, Task, at_class
 
 START = 1e-8  # of u and v: so small that only what is pulled for many epochs grows
 EDGE = 1e-4  # no probability is below, as in the authors' code
@@ -23,7 +21,7 @@ class Excuses(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SOP(Selector[Excuses]):
+class SOP(Method[Excuses]):
     """Minimise the cross-entropy of ``p + u^2`` at the label and ``p - v^2`` elsewhere, made to add up to 1.
 
     A label that the network keeps finding improbable is explained by its row's u and v in the end, and pulls at the
@@ -43,7 +41,10 @@ class SOP(Selector[Excuses]):
     paper: ClassVar[str] = "Liu et al. 2022"
     leaves_out: ClassVar[bool] = False
     needs_rows: ClassVar[bool] = True
+    needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
+    own_loss: ClassVar[bool] = True
+    soft_targets: ClassVar[bool] = False
     tables: ClassVar[tuple[str, ...]] = ("u", "v")
 
     def __post_init__(self) -> None:
@@ -51,30 +52,24 @@ class SOP(Selector[Excuses]):
         check_number("SOP", "rate_v", self.rate_v, 0, open_low=True)
 
     def init(self, task: Task) -> Excuses:
-        table = prediction_table("SOP", task) + START
-        return Excuses(table[:, 0].clone(), table)
+        v = task.per_row_and_class(START)
+        return Excuses(v[:, 0].clone(), v)
 
-    def losses(self, state: Excuses, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
-        assert rows is not None  # Selection has checked needs_rows
-        explained = _explained(logits, labels, rows_of(state.u, rows), rows_of(state.v, rows))
-        return explained.sum(-1).log() - explained.gather(-1, labels.unsqueeze(-1)).squeeze(-1).log()
-
-    def select(self, state: Excuses, seen: Seen) -> tuple[Tensor, Excuses]:
-        assert seen.rows is not None
-        assert seen.logits is not None
-        assert seen.labels is not None
-        labels, u, v = seen.labels.clamp(min=0), rows_of(state.u, seen.rows), rows_of(state.v, seen.rows)
-        explained = _explained(seen.logits, labels, u, v)
+    def step(self, state: Excuses, batch: Batch) -> Decision:
+        assert batch.logits is not None
+        assert batch.labels is not None
+        (u, v), labels = state, batch.labels
+        explained = _explained(batch.logits, labels, u, v)
         label = explained.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-        slope_u = 2 * u * (1 / explained.sum(-1) - 1 / label)
-        predicted = at_class(seen.logits.argmax(-1), seen.logits)
+        slope_u = 2 * u * (1 / explained.sum(-1) - 1 / label).detach()
+        predicted = at_class(batch.logits.argmax(-1), batch.logits)
         slope_v = -4 * v * (predicted.to(v.dtype) - v.square())
-        moved_u = (u - each_run(self.rate_u) * slope_u).clamp(0, 1)
-        moved_v = (v - each_run(self.rate_v, axes=2) * slope_v).clamp(0, 1)
-        return seen.counts, Excuses(moved_u, v.where(at_class(labels, v), moved_v))
+        moved_u = (u - self.rate_u * slope_u).clamp(0, 1)
+        moved_v = v.where(at_class(labels, v), (v - self.rate_v * slope_v).clamp(0, 1))
+        return Decision(batch.valid, {"u": moved_u, "v": moved_v}, losses=explained.sum(-1).log() - label.log())
 
 
 def _explained(logits: Tensor, labels: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """What the label is compared with, (..., B, classes), but for adding up to 1."""
+    """What the label is compared with, (B, classes), but for adding up to 1."""
     shift = torch.where(at_class(labels, v), u.square().unsqueeze(-1), -v.square())
     return (logits.softmax(-1) + shift.to(logits.dtype)).clamp(min=EDGE)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from ..types import Seen, Selector, Stateless, Task
+from ..method import Batch, Decision, Method, NoState, Task
 
 
 @dataclass(frozen=True)
-class Vanilla(Selector[Stateless]):
+class Vanilla(Method[NoState]):
     """Keep every sample."""
 
     name: ClassVar[str] = "vanilla"
@@ -19,8 +17,8 @@ class Vanilla(Selector[Stateless]):
     paper: ClassVar[str] = "the usual mean loss"
     leaves_out: ClassVar[bool] = False
 
-    def init(self, task: Task) -> Stateless:
-        return Stateless()
+    def init(self, task: Task) -> NoState:
+        return NoState()
 
-    def select(self, state: Stateless, seen: Seen) -> tuple[Tensor, Stateless]:
-        return seen.counts, state
+    def step(self, state: NoState, batch: Batch) -> Decision:
+        return Decision(batch.valid)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from ..checks import check_number
-from ..types import Seen, Selector, Stateless, Task
+from ..backend.checks import check_number
+from ..method import Batch, Decision, Method, NoState, Task
 from .mkl import smallest_share
 
 
 @dataclass(frozen=True)
-class VanillaMKL(Selector[Stateless]):
+class VanillaMKL(Method[NoState]):
     """MKL for use after warm-up, when the losses it sorts already mean something.
 
     Args:
@@ -31,8 +29,8 @@ class VanillaMKL(Selector[Stateless]):
     def __post_init__(self) -> None:
         check_number("VanillaMKL", "keep", self.keep, 0, 1, open_low=True)
 
-    def init(self, task: Task) -> Stateless:
-        return Stateless()
+    def init(self, task: Task) -> NoState:
+        return NoState()
 
-    def select(self, state: Stateless, seen: Seen) -> tuple[Tensor, Stateless]:
-        return smallest_share(seen, self.keep), state
+    def step(self, state: NoState, batch: Batch) -> Decision:
+        return Decision(smallest_share(batch.loss, batch, self.keep))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import check_number
+from ..backend.checks import check_number
 from .mixture import Mixture
 from .moments import Floats, special
 

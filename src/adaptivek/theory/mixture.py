@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import check_number
+from ..backend.checks import check_number
 from .moments import Floats, mix, mkl_moments, normal_pdf, special, standard, truncated_moments
 
 

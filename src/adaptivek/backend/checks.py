@@ -1,0 +1,118 @@
+"""Checks of what users pass in: every error names the owner, the parameter, what is allowed and what came."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..method import Method
+
+
+def check_number(
+    owner: str,
+    name: str,
+    value: object,
+    low: float,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
+    whole: bool = False,
+) -> None:
+    """Raise unless ``value`` is a number between ``low`` and ``high`` (ends included unless open)."""
+    kind = int if whole else (int, float)
+    # NaN fails both comparisons, so it is refused without a case of its own
+    if isinstance(value, kind) and not isinstance(value, bool):
+        above = value > low if open_low else value >= low
+        below = value < high if open_high else value <= high
+        if above and below:
+            return
+    noun = "a whole number" if whole else "a number"
+    if math.isinf(high):
+        allowed = f"{noun} {'above' if open_low else 'of at least'} {low:g}"
+    else:
+        allowed = f"{noun} in {'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
+    raise ValueError(f"{owner}: {name} must be {allowed}, got {value!r}")
+
+
+def check_choice(owner: str, name: str, value: object, allowed: Collection[str]) -> None:
+    """Raise unless ``value`` is one of the ``allowed`` strings."""
+    if value not in allowed:
+        raise ValueError(f"{owner}: {name} must be one of {', '.join(sorted(allowed))}; got {value!r}")
+
+
+def check_labels(owner: str, logits: Tensor, labels: Tensor, ignore_index: int, read: bool) -> None:
+    """Raise unless ``labels`` fit ``logits`` of shape (batch, classes, ...); looks at their values if ``read``."""
+    if logits.dim() < 2:
+        raise ValueError(f"{owner}: logits must have shape (batch, classes, ...), got {tuple(logits.shape)}")
+    classes, expected = logits.shape[1], logits.shape[:1] + logits.shape[2:]
+    if labels.is_floating_point():
+        if labels.shape != logits.shape:
+            raise ValueError(
+                f"{owner}: labels must be whole numbers of shape {tuple(expected)}, or class probabilities of shape "
+                f"{tuple(logits.shape)}; got {labels.dtype} of shape {tuple(labels.shape)}"
+            )
+        return
+    if labels.dtype == torch.bool or labels.is_complex():
+        raise ValueError(f"{owner}: labels must be whole numbers, got {labels.dtype}")
+    if labels.shape != expected:
+        hint = ": one-hot labels go in as class probabilities, labels.float()" if labels.shape == logits.shape else ""
+        raise ValueError(f"{owner}: labels must have shape {tuple(expected)}, got {tuple(labels.shape)}{hint}")
+    if read:
+        outside = labels[(labels != ignore_index) & ((labels < 0) | (labels >= classes))]
+        if len(outside):
+            allowed = f"from 0 to {classes - 1}, or {ignore_index} for what does not count"
+            raise ValueError(f"{owner}: labels must be {allowed}; got {outside[0].item()}")
+
+
+def check_given(
+    owner: str,
+    method: Method[Any],
+    shape: torch.Size,
+    mask: Tensor | None,
+    index: Tensor | None,
+    rows: int | None,
+    told_epoch: bool,
+) -> None:
+    """Raise unless a step is given what its method needs, in the shape of the losses."""
+    if index is None and (method.needs_rows or (method.uses_rows and rows)):
+        promised = "" if method.needs_rows else f", as rows={rows} has promised"
+        raise ValueError(
+            f"{owner}: {method.name} needs row numbers{promised}: criterion(output, target, index), got none; "
+            "adaptivek.indexed(dataset) adds them to any data set"
+        )
+    if method.needs_epochs and not told_epoch:
+        raise ValueError(f"{owner}: {method.name} goes by epochs: call criterion.start_epoch(epoch) when one begins")
+    if index is not None and (index.is_floating_point() or index.dtype == torch.bool):
+        raise ValueError(f"{owner}: index must be whole numbers, got {index.dtype}")
+    for name, value in (("mask", mask), ("index", index)):
+        if value is not None and value.shape != shape:
+            raise ValueError(
+                f"{owner}: {name} must have the shape of the losses, {tuple(shape)}, got {tuple(value.shape)}"
+            )
+
+
+def check_rows(owner: str, index: Tensor, rows: int) -> None:
+    """Raise unless each of ``index`` is a row of a training set of ``rows``. Reads the values."""
+    low, high = (int(x) for x in index.aminmax()) if index.numel() else (0, 0)
+    if low < 0 or high >= rows:
+        got = low if low < 0 else high
+        raise ValueError(
+            f"{owner}: index must be row numbers from 0 to {rows - 1}, as rows={rows} says; got {got}. "
+            "Is rows= the size of the data set that is trained on?"
+        )
+
+
+def has_values(x: Tensor) -> bool:
+    """Whether the values of ``x`` can be read at all, be it by waiting: not compiled, transformed or captured."""
+    if torch.compiler.is_compiling() or x.is_meta or (x.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return False
+    try:
+        x.data_ptr()  # what `torch.func` hands to a function has none
+    except RuntimeError:
+        return False
+    return True

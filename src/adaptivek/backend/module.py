@@ -1,0 +1,106 @@
+"""A method and its memory as a module: what is remembered moves, is saved and is loaded with the model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..method import Method, Task, describe
+from ..step import Memory, Tally, check_task, start
+from . import saved
+
+OWN = ("tally_", "state_")  # how the names of the buffers begin
+
+
+class MethodModule(nn.Module):
+    """A method, with its tally and its state as buffers."""
+
+    tally_nonfinite: Tensor
+    tally_epoch: Tensor
+
+    def __init__(
+        self, method: Method[Any], warmup: int, window: int, rows: int | None, classes: int | None, clean: Tensor | None
+    ) -> None:
+        super().__init__()
+        self.method, self.warmup, self.window = method, warmup, window
+        self.rows, self.classes, self._clean = rows, classes, clean
+        self._state_type: type[Any] | None = None
+        self._reported = False
+        if classes is not None or not method.needs_classes:
+            self._begin(classes)
+        else:
+            check_task(method, Task(clean, rows, classes=1))  # the first logits will tell
+
+    def _begin(self, classes: int | None) -> None:
+        """Make what is remembered, once the number of classes is known."""
+        self.classes = classes
+        memory = start(self.method, Task(self._clean, self.rows, classes), self.warmup)
+        for prefix, part in zip(OWN, memory, strict=True):
+            for name, value in part._asdict().items():
+                self.register_buffer(prefix + name, value)
+        self._state_type = type(memory.state)
+
+    @property
+    def memory(self) -> Memory:
+        """The buffers, in the form that `train_step` takes."""
+        if self._state_type is None:
+            raise RuntimeError("Selection: classes must be given to use this before the first step")
+        values: list[Any] = [b for name, b in self._buffers.items() if name.startswith(OWN)]  # as registered
+        shared = len(Tally._fields)
+        return Memory(Tally(*values[:shared]), self._state_type(*values[shared:]))
+
+    def get_extra_state(self) -> Tensor:
+        return saved.pack(self._settings())
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Nothing to set: `_load_from_state_dict` has compared it before anything was loaded."""
+
+    def _settings(self) -> dict[str, Any]:
+        """What a checkpoint must agree with."""
+        about = {"method": describe(self.method), "revision": self.method.revision}
+        return about | {"warmup": self.warmup, "window": self.window, "rows": self.rows, "classes": self.classes}
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        packed = state_dict.get(f"{prefix}_extra_state")
+        if packed is not None:
+            found = saved.unpack(packed)
+            saved.check(self._settings(), found)
+            if self._state_type is None and found.get("classes") is not None:
+                self._begin(found["classes"])
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        self._report()
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+
+    def _report(self) -> None:
+        """Say what steps have left out that could not look, for looking waits for the device."""
+        if self._state_type is None:
+            return
+        tally = self.memory.tally
+        unknown, nonfinite = (0, 0) if self._reported else (int(tally.unknown_rows), int(tally.nonfinite))
+        if unknown or nonfinite:
+            self._reported = True
+        if unknown:
+            raise ValueError(
+                f"Selection: index must be row numbers below rows={self.rows}, got {unknown} that are not; left out"
+            )
+        if nonfinite:
+            warnings.warn(
+                f"{nonfinite} of the losses were NaN or infinite; such samples are left out and counted in "
+                "`criterion.memory.tally.nonfinite`. Look for a learning rate that is too high, or bad inputs",
+                stacklevel=4,
+            )
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> MethodModule:
+        # .half() on a model that holds this module must not make moving averages that cannot move
+        before = dict(self.named_buffers(recurse=False))
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, old in before.items():
+            new = self.get_buffer(name)
+            if new.dtype != old.dtype:
+                setattr(self, name, old.to(new.device))
+        return self

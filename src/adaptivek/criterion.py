@@ -1,0 +1,336 @@
+"""The criterion: leaves out samples whose label looks noisy, and keeps what is needed for that."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .backend.checks import check_given, check_labels, check_number, check_rows, has_values
+from .backend.cuda_graph import Function, Replay, replayable
+from .backend.distributed import ProcessGroup, for_averaging, gather, process_group
+from .backend.module import MethodModule
+from .method import Method, outputs
+from .methods import build
+from .step import HALF, IGNORE, Inputs, Loss, begin_epoch, cross_entropy, remember, train_step
+
+
+class _LastBatch:
+    """What was decided last; apart from the module, where setting an attribute takes long."""
+
+    decided: Tensor | None = None  #: weights in a row and, where the method relabels, confidences after them
+    shape: torch.Size = torch.Size()
+
+
+class Selection(MethodModule):
+    """Drop-in criterion that leaves out samples whose label looks noisy.
+
+    >>> criterion = Selection(rows=len(train_set))
+    >>> loss = criterion(model(x), y, index)
+
+    Call ``criterion.eval()`` to get the plain mean over everything, with nothing remembered.
+
+    Methods with two networks take the logits of both, ``torch.stack([one(x), other(x)])``, those with two views the
+    logits of the weak and of the strong one, ``torch.stack([model(weak), model(strong)])``; ``weights`` and
+    ``kept`` then have that first axis too.
+
+    Args:
+        method: a method such as ``AdaptiveK()``, or its name, with parameters if need be: ``"mkl"``,
+            ``"mkl:keep=0.7"``. The default is the one that does best in our comparison and needs no warm-up.
+        warmup: steps of plain training before anything is left out.
+        loss: gives one loss per sample from ``(output, target)``; cross-entropy unless told.
+        weight: (classes,) class weights, as in ``nn.CrossEntropyLoss``. These three change what is learned, not how
+            samples are judged.
+        ignore_index: label of what does not count, as there.
+        label_smoothing: as there, in [0, 1).
+        window: about how many of the latest steps `noise_ratio` looks back on.
+        rows: size of the training set, for methods that remember samples.
+        classes: number of classes, taken from the first logits unless given. To be compiled a criterion needs it.
+        clean: which training rows have a clean label; for `Oracle` alone.
+        cuda_graph: on a GPU, run what this adds to a step as one launch (see `Replay`).
+        distributed: under ``torch.distributed``, judge the batch of all ranks together, or of the ranks of
+            the process group given; False: each rank by itself.
+    """
+
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        method: Method[Any] | str = "label-memory",
+        *,
+        warmup: int | None = None,
+        loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
+        weight: Tensor | None = None,
+        ignore_index: int = IGNORE,
+        label_smoothing: float = 0.0,
+        window: int = 500,
+        rows: int | None = None,
+        classes: int | None = None,
+        clean: Tensor | None = None,
+        cuda_graph: bool = True,
+        distributed: bool | ProcessGroup = True,
+    ) -> None:
+        if isinstance(method, str):
+            method = build(method)
+        if not isinstance(method, Method):
+            raise TypeError(f"Selection: method must be a method or the name of one, got {method!r}")
+        if warmup is None and method.wants_warmup:
+            warnings.warn(
+                f"{method.name} is made to start after some plain training and may collapse without it: "
+                "give warmup=, in steps (the paper trains plainly for 30 of 80 epochs), or 0 to mean it",
+                stacklevel=2,
+            )
+        warmup = 0 if warmup is None else warmup
+        check_number("Selection", "warmup", warmup, 0, whole=True)
+        check_number("Selection", "window", window, 1, whole=True)
+        check_number("Selection", "label_smoothing", label_smoothing, 0, 1, open_high=True)
+        for name, number in (("rows", rows), ("classes", classes)):
+            if number is not None:
+                check_number("Selection", name, number, 1, whole=True)
+        if clean is not None:
+            if not method.privileged:
+                raise ValueError(f"Selection: clean is for Oracle alone, {method.name} must not know it")
+            if rows not in (None, len(clean)):
+                raise ValueError(f"Selection: clean must have an entry for each of {rows} rows, got {len(clean)}")
+            rows = len(clean)
+        if not isinstance(distributed, (bool, ProcessGroup)):
+            raise TypeError(f"Selection: distributed must be True, False or a process group, got {distributed!r}")
+        super().__init__(method, warmup, window, rows, classes, clean)
+        self.loss, self.ignore_index, self.label_smoothing = loss, ignore_index, label_smoothing
+        self.cuda_graph, self._replay, self.distributed = cuda_graph, Replay(), distributed
+        self.register_buffer("weight", weight, persistent=False)
+        self._check_loss()
+        self._last = _LastBatch()
+        self._looked = self._looked_at_rows = self._told_epoch = False
+
+    def forward(self, output: Tensor, target: Tensor, index: Tensor | None = None) -> Tensor:
+        """The loss to minimise, from the model's output and the labels (or class probabilities)."""
+        if self.loss is not cross_entropy:
+            valid = None if target.is_floating_point() else target != self.ignore_index
+            return self.reduce(self.loss(output, target), valid, index)
+        if not self.training:
+            return self._plain(output, target)
+        number = outputs(self.method)
+        if number > 1 and (output.dim() < 3 or len(output) != number):
+            raise ValueError(
+                f"Selection: {self.method.name} needs the logits of {number} networks or views, "
+                f"stacked: ({number}, batch, classes, ...), got {tuple(output.shape)}"
+            )
+        one = output if number == 1 else output[0]
+        target = self._fit(one, target)
+        shape = one.shape[:1] + one.shape[2:]
+        self._check_step(shape, None, index)
+        function = self._from_logits if self.takes_logits else self._from_output
+        return self._run(function, output.shape[: number > 1] + shape, output, target, index)
+
+    def reduce(self, losses: Tensor, mask: Tensor | None = None, index: Tensor | None = None) -> Tensor:
+        """The loss to minimise, from one loss per sample (or per token) in any shape.
+
+        Args:
+            losses: one value per sample, not averaged.
+            mask: bool, shaped like ``losses``: what counts at all (not padding, say).
+            index: row number of each sample in the training set, for methods that need it.
+        """
+        if losses.dim() == 0:
+            raise ValueError(
+                'Selection: needs one loss per sample, got a single number: compute the loss with reduction="none"'
+            )
+        if not losses.is_floating_point():
+            raise ValueError(f"Selection: losses must be floating point, got {losses.dtype}")
+        if self.training and self.takes_logits:
+            raise ValueError(
+                f"Selection: {self.method.name} needs logits, not losses: criterion(logits, target, index)"
+            )
+        self._check_step(losses.shape, mask, index)
+        mask = None if mask is None else mask.bool()
+        if not self.training:
+            return losses.mean() if mask is None else losses.where(mask, 0.0).sum() / mask.sum()
+        return self._run(self._from_losses, losses.shape, losses, mask, index)
+
+    def start_epoch(self, epoch: int, full_pass: Tensor | None = None) -> None:
+        """Tell the method that an epoch begins: for those that go by epochs.
+
+        Args:
+            epoch: from 0.
+            full_pass: for methods that want one: of each training row the loss on its observed label, (rows,), or
+                the features, (rows, size), whichever ``criterion.method.full_pass`` says.
+        """
+        check_number("Selection", "epoch", epoch, 0, whole=True)
+        wanted = self.method.full_pass
+        if wanted and (full_pass is None or full_pass.dim() != (1 if wanted == "losses" else 2)):
+            raise ValueError(
+                f"Selection: {self.method.name} needs the {wanted} of all rows: start_epoch(epoch, {wanted}), got "
+                f"{None if full_pass is None else tuple(full_pass.shape)}"
+            )
+        self._report()
+        self._told_epoch = True
+        if self._state_type is not None:  # else there is nothing yet that an epoch could change
+            full_pass = None if full_pass is None else full_pass.detach().float().to(self.tally_nonfinite.device)
+            begin_epoch(self.method, self.memory, epoch, full_pass)
+
+    def train_plainly(self, steps: int) -> None:
+        """Leave nothing out for so many steps from now on. Does not wait for the device."""
+        check_number("Selection", "steps", steps, 0, whole=True)
+        tally = self.memory.tally
+        tally.plain_until.copy_(tally.step + steps)
+
+    @property
+    def takes_logits(self) -> bool:
+        """Whether losses are not enough, so that `reduce` cannot be used in training."""
+        return self.method.needs_logits or self.weight is not None or bool(self.label_smoothing)
+
+    @property
+    def weights(self) -> Tensor | None:
+        """How much each sample of the last batch counted, in [0, 1], shaped like the losses."""
+        decided = self._last.decided
+        return None if decided is None else decided[: self._last.shape.numel()].view(self._last.shape)
+
+    @property
+    def confidence(self) -> Tensor | None:
+        """In each observed label of the last batch, in [0, 1]: the weights, unless the method relabels."""
+        decided = self._last.decided
+        return None if decided is None else decided[-self._last.shape.numel() :].view(self._last.shape)
+
+    @property
+    def kept(self) -> Tensor | None:
+        """Which samples of the last batch were used, shaped like the losses."""
+        weights = self.weights
+        return None if weights is None else weights > 0
+
+    @property
+    def noise_ratio(self) -> float:
+        """Share of the recent labels that the method has no confidence in. Waits for the device.
+
+        NaN until warm-up is over. A noisy label that has not been found yet counts as clean: with a method that
+        remembers rows this is a lower bound, and far too low in the first ten epochs or where rows are not known.
+        """
+        if self._state_type is None:
+            return float("nan")
+        self._report()
+        tally = self.memory.tally
+        return 1 - float(tally.recent_confidence / tally.recent_seen)
+
+    @property
+    def threshold(self) -> float | None:
+        """The loss up to which samples were kept in the last batch; None if the method has no such number."""
+        found = self.method.loss_threshold(self.memory.state)
+        return None if found is None else float(found)
+
+    @property
+    def kept_share(self) -> float:
+        """Mean weight of the samples of the last batch, over all ranks. Waits for the device."""
+        tally = self.memory.tally
+        return float(tally.last_kept / tally.last_seen)
+
+    def extra_repr(self) -> str:
+        return f"{self.method}, warmup={self.warmup}"
+
+    def _check_loss(self) -> None:
+        name = self.method.name
+        if self.loss is not cross_entropy and self.takes_logits:
+            why = f"for {name}" if self.method.needs_logits else "with weight or label_smoothing"
+            raise ValueError(f"Selection: loss must be left as it is {why}, got {self.loss!r}")
+        if self.label_smoothing and self.method.own_loss:
+            raise ValueError(f"Selection: label_smoothing must be 0 for {name}, got {self.label_smoothing}")
+        if self.weight is not None and (self.weight.dim() != 1 or not self.weight.is_floating_point()):
+            raise ValueError(f"Selection: weight must be one number for each class, got {self.weight!r}")
+
+    def _fit(self, output: Tensor, target: Tensor) -> Tensor:
+        """Labels as a step takes them; raises what does not fit the logits, and begins where these were awaited."""
+        look = not self._looked and has_values(output)  # once: it waits for the device
+        check_labels("Selection", output, target, self.ignore_index, look)
+        self._looked |= look
+        if self._state_type is None:
+            if torch.compiler.is_compiling():
+                raise RuntimeError("Selection: classes must be given before compiling: Selection(..., classes=10)")
+            self._begin(output.shape[1])
+        expected = self.classes if self.weight is None else len(self.weight)
+        if expected not in (None, output.shape[1]):
+            raise ValueError(f"Selection: logits must be of {expected} classes, got {output.shape[1]}")
+        if target.is_floating_point():
+            if not self.method.soft_targets:
+                raise ValueError(f"Selection: {self.method.name} needs one label a sample, got class probabilities")
+            return target.to(torch.promote_types(output.dtype, torch.float32))
+        target = target.long()
+        return target if self.ignore_index == IGNORE else target.masked_fill(target == self.ignore_index, IGNORE)
+
+    def _check_step(self, shape: torch.Size, mask: Tensor | None, index: Tensor | None) -> None:
+        if not self.training:
+            return
+        if self.method.needs_epochs and not self._told_epoch:
+            self._told_epoch = int(self.memory.tally.epoch) >= 0  # from a checkpoint
+        check_given("Selection", self.method, shape, mask, index, self.rows, self._told_epoch)
+        if index is not None and self.method.tables and self.rows and has_values(index):
+            if not (index.is_cuda and self._looked_at_rows):  # there once: `train_step` leaves out what comes later
+                check_rows("Selection", index, self.rows)
+            self._looked_at_rows = True
+
+    def _plain(self, output: Tensor, target: Tensor) -> Tensor:
+        """What ``nn.CrossEntropyLoss`` gives; of the outputs of several networks the mean of it."""
+        options: dict[str, Any] = {"weight": self.weight, "label_smoothing": self.label_smoothing}
+        if not target.is_floating_point():
+            options["ignore_index"], target = self.ignore_index, target.long()
+        number = outputs(self.method)
+        # a model in eval() may give one output where several are trained
+        several = number > 1 and output.dim() > 2 and output.shape[:2] == (number, len(target))
+        each = [
+            F.cross_entropy(one.float() if one.dtype in HALF else one, target, **options)
+            for one in (output if several else [output])
+        ]
+        return torch.stack(each).mean() if several else each[0]
+
+    def _run(self, function: Function, shape: torch.Size, x: Tensor, *others: Tensor | None) -> Tensor:
+        if self.tally_nonfinite.device != x.device:  # what it replaces has nothing to move, so nobody thinks of it
+            if torch.compiler.is_compiling():
+                raise RuntimeError(f"Selection: move it to {x.device} before compiling: criterion.to(...)")
+            self.to(x.device)
+        if self.cuda_graph and replayable(x) and process_group(self.distributed) is None:
+            loss, decided = self._replay(function, self._replay_key(), x, *others)
+        else:
+            loss, decided = function(x, *others)
+        self._last.decided, self._last.shape = decided, shape
+        if not self._reported and x.device.type == "cpu" and has_values(x):
+            self._report()
+        return loss
+
+    def _from_losses(self, losses: Tensor, mask: Tensor | None, index: Tensor | None) -> tuple[Tensor, Tensor]:
+        losses = losses.float() if losses.dtype in HALF else losses
+        return self._judge(Inputs(losses=losses.flatten(), mask=_flat(mask), rows=_flat(index)))
+
+    def _from_output(self, output: Tensor, target: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+        """For methods that look at losses alone: nothing of the size of the logits is copied or gathered."""
+        mask = None if target.is_floating_point() else target != IGNORE
+        return self._from_losses(cross_entropy(output, target), mask, index)
+
+    def _from_logits(self, output: Tensor, target: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+        several = int(outputs(self.method) > 1)  # in an axis before all others, which stays
+        inputs = Inputs(logits=output.movedim(1 + several, -1).flatten(several, -2), rows=_flat(index))
+        if target.is_floating_point():
+            return self._judge(inputs._replace(targets=target.movedim(1, -1).flatten(0, -2)))
+        return self._judge(inputs._replace(labels=target.flatten()))
+
+    def _judge(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
+        """Judge a batch and remember it: the loss to minimise, and what was decided, in a row."""
+        group, mine = process_group(self.distributed), slice(None)
+        if group is not None:
+            inputs, mine = gather(group, inputs)
+        memory, options = self.memory, Loss(self.weight, self.label_smoothing)
+        loss, outcome = train_step(self.method, memory, inputs, loss=options, window=self.window)
+        remember(self.method, memory, outcome)
+        decided = outcome.weights[..., mine].flatten()
+        if outcome.confidence is not outcome.weights:
+            decided = torch.cat([decided, outcome.confidence[..., mine].flatten()])
+        return loss if group is None else for_averaging(loss, group), decided
+
+    def _replay_key(self) -> Hashable:
+        """What the step depends on besides its inputs."""
+        addresses = tuple(b.data_ptr() for b in self._buffers.values() if b is not None)
+        return self.method, self.window, self.label_smoothing, addresses
+
+
+def _flat(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.flatten() if x.dtype == torch.bool else x.flatten().long()

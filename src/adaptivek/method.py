@@ -1,0 +1,158 @@
+"""What a method is: what it sees of a mini-batch, what it decides, and what it declares that it needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    """One mini-batch as a method sees it.
+
+    For methods with several `outputs` of a sample (two networks, or two views of it), loss, losses and logits have an
+    axis for these in front: (outputs, B).
+    """
+
+    loss: Tensor  #: (B,) per-sample loss to judge by: float32, without gradient; 0 where a sample is not valid
+    losses: Tensor  #: (B,) the same to learn from: with gradient; cross-entropy unless the user has another loss
+    valid: Tensor  #: (B,) bool: what counts at all; not masked, not ignored, and finite in every output
+    n_valid: Tensor  #: () how many do; never 0 in a state that is kept
+    rows: Tensor | None = None  #: (B,) row numbers in the training set, where they are known
+    logits: Tensor | None = None  #: (B, classes) float32 or wider, with gradient; for methods that need them
+    labels: Tensor | None = None  #: (B,) observed labels, 0 where ignored; with the logits
+    targets: Tensor | None = None  #: (B, classes) class probabilities, where those were given for labels
+
+
+class Decision(NamedTuple):
+    """What a method makes of a mini-batch. What is left out is as in plain training."""
+
+    weights: Tensor  #: (B,) how much each sample counts, in [0, 1] or bool; (outputs, B) where there are several
+    update: Mapping[str, Tensor] = MappingProxyType({})  #: fields of the state that change; of tables, the batch's rows
+    losses: Tensor | None = None  #: (B,) losses to minimise in place of `Batch.losses`
+    targets: Tensor | None = None  #: (B, classes) or class probabilities to learn in place of the observed labels
+    confidence: Tensor | None = None  #: (B,) in each observed label, in [0, 1], where that is not the weight
+
+
+class Task(NamedTuple):
+    """What a method may know before training starts."""
+
+    clean: Tensor | None = None  #: (rows,) bool, which labels are clean; for privileged methods only
+    rows: int | None = None  #: size of the training set
+    classes: int | None = None
+
+    def per_row(self, value: float) -> Tensor:
+        """A table with this number for each row of the training set, (rows,)."""
+        return torch.full((self.rows or 0,), value)
+
+    def per_row_and_class(self, value: float) -> Tensor:
+        """The same for each row and class, (rows, classes)."""
+        return torch.full((self.rows or 0, self.classes or 0), value)
+
+
+class NoState(NamedTuple):
+    """State of a method that remembers nothing."""
+
+
+#: a NamedTuple of tensors
+StateT = TypeVar("StateT", bound=tuple[Tensor, ...])
+
+
+class Method(ABC, Generic[StateT]):
+    """Decides how much each sample of a mini-batch counts, and what is learned from it.
+
+    Subclasses are frozen dataclasses: their fields are the method's parameters, checked when it is built. They hold no
+    tensors and no progress; that is the state, which goes in and comes out.
+    """
+
+    name: ClassVar[str]  #: as users type it
+    summary: ClassVar[str]  #: one line for the listing
+    paper: ClassVar[str]  #: where it comes from
+    revision: ClassVar[int] = 1  #: raised whenever the same parameters begin to give other results
+    wants_warmup: ClassVar[bool] = False  #: meant to start after some plain training
+    leaves_out: ClassVar[bool] = True  #: whether the share it leaves out means anything
+    privileged: ClassVar[bool] = False  #: knows which labels are clean (an upper bound, never a method to ship)
+
+    # what it needs, so that no comparison hides its cost
+    needs_rows: ClassVar[bool] = False  #: must be told the row number of each sample
+    uses_rows: ClassVar[bool] = False  #: does better with row numbers, but can do without
+    needs_classes: ClassVar[bool] = False  #: must know the number of classes before the first step
+    needs_logits: ClassVar[bool] = False  #: losses alone are not enough
+    own_loss: ClassVar[bool] = False  #: minimises something else than cross-entropy
+    needs_epochs: ClassVar[bool] = False  #: must be told when an epoch begins
+    needs_ratio: ClassVar[bool] = False  #: has a parameter that should be set by the noise ratio
+    soft_targets: ClassVar[bool] = True  #: class probabilities may be given in place of labels
+    networks: ClassVar[int] = 1  #: how many are trained side by side; the first is the one to be used afterwards
+    views: ClassVar[int] = 1  #: of each image: a weak one, that judges, and a strong one, that is learned from
+    #: what it wants of all rows when an epoch begins, if anything: a forward pass over the training set
+    full_pass: ClassVar[Literal["", "losses", "features"]] = ""
+    #: fields of the state that have an entry for each row of the training set
+    tables: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def init(self, task: Task) -> StateT:
+        """State before the first batch that is selected from. What the method needs of ``task`` has been checked."""
+
+    @abstractmethod
+    def step(self, state: StateT, batch: Batch) -> Decision:
+        """What to make of a mini-batch.
+
+        Of its tables, ``state`` holds the entries of the batch's rows, (B, ...), or None where rows are not known.
+        Pure, with fixed shapes, without reading values back, boolean indexing or branches on data. During warm-up,
+        where nothing is valid, and for samples that are not, the decision is dropped; no method needs to care.
+        """
+
+    def start_epoch(self, state: StateT, epoch: int, full_pass: Tensor | None) -> StateT:
+        """State at the beginning of an epoch, from 0, once warm-up is over; here tables are whole.
+
+        ``full_pass`` has the losses of all rows on their observed labels, (rows,), or their features, (rows, size).
+        Unlike in a step, values may be read back and time is no concern.
+        """
+        return state
+
+    def epochs_since_restart(self, epoch: int) -> int:
+        """How many epochs old the network is; a loop gives it new weights, and the first learning rate, at 0."""
+        return epoch
+
+    def loss_threshold(self, state: StateT) -> Tensor | None:
+        """The loss up to which samples of the last batch were kept, where the method has such a number."""
+        return None
+
+
+def outputs(method: Method[Any] | type[Method[Any]]) -> int:
+    """How many outputs of a sample a method sees: one of each network, for each view."""
+    return method.networks * method.views
+
+
+def parameters(method: Method[Any]) -> dict[str, Any]:
+    """The parameters of a method as they are set."""
+    return {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}  # type: ignore[arg-type]
+
+
+def describe(method: Method[Any]) -> str:
+    """A method as text, with every parameter: what `build` takes."""
+    values = ",".join(f"{name}={value}" for name, value in parameters(method).items())
+    return f"{method.name}:{values}" if values else method.name
+
+
+def observed(batch: Batch) -> Tensor:
+    """The observed labels as class probabilities, (B, classes)."""
+    if batch.targets is not None:
+        return batch.targets
+    return at_class(batch.labels, batch.logits).to(batch.logits.dtype)  # type: ignore[arg-type, union-attr]
+
+
+def at_class(classes: Tensor, like: Tensor) -> Tensor:
+    """True at the class of each sample, (..., B, classes), for as many classes as ``like`` has."""
+    return classes.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)
+
+
+def log_prob(logits: Tensor, classes: Tensor) -> Tensor:
+    """The log-probability of one class for each sample, (..., B), from logits (..., B, classes)."""
+    return F.log_softmax(logits, -1).gather(-1, classes.unsqueeze(-1)).squeeze(-1)
