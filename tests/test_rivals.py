@@ -7,11 +7,15 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import adaptivek
 from adaptivek.methods import METHODS, build
 from adaptivek.methods.beta_mixture import posterior
 from adaptivek.methods.moit import believe
+
+from .reference.sop import SOP
 
 ROWS = 60
 
@@ -157,6 +161,46 @@ def test_a_label_that_stays_improbable_is_explained_away():
     torch.testing.assert_close(pulls[-1][1], pulls[0][1], rtol=0.1, atol=0)
     assert criterion.u[0] > 0.5
     assert criterion.u[1] < 0.1
+
+
+def test_an_impossible_label_is_excused_by_the_squared_error_alone():
+    """Below 1e-4 the probability is clamped, and what is clamped has no slope: 1.4 times as much a visit, not 2,001."""
+    criterion = adaptivek.Selection("sop", rows=1, classes=3)
+    logits = torch.tensor([[20.0, 0.0, 0.0]], requires_grad=True)
+    visits = 0
+    while criterion.u[0] < 0.01:  # from there its square is above the clamp
+        logits.grad = None
+        criterion(logits, torch.tensor([1]), torch.tensor([0])).backward()
+        assert (logits.grad == 0).all()  # the clamped label does not pull at the network either
+        visits += 1
+    assert visits == 42
+
+
+def test_an_excuse_expires_once_the_network_predicts_the_label():
+    criterion = adaptivek.Selection("sop", rows=2, classes=3)
+    criterion.u.fill_(0.8)
+    for _ in range(100):  # row 0 is predicted as its label by now, row 1 is not
+        criterion(torch.tensor([[0.0, 20.0, 0.0], [2.0, 0.0, 0.0]]), torch.tensor([1, 1]), torch.tensor([0, 1]))
+    assert criterion.u[0] < 0.2
+    assert criterion.u[1] > 0.8
+
+
+@given(seed=st.integers(0, 2**31), scale=st.floats(0.1, 30))
+def test_sop_moves_by_the_slopes_of_the_released_loss(seed, scale):
+    """Wherever u and v are, also past what their squares are clamped to, and however sure the network is."""
+    rng, rows = np.random.default_rng(seed), np.arange(8)
+    logits, labels = (scale * rng.normal(size=(8, 4))).astype(np.float32), rng.integers(0, 4, 8)
+    reference, criterion = SOP(8, 4), adaptivek.Selection("sop", rows=8, classes=4)
+    for name, size in (("u", (8,)), ("v", (8, 4))):
+        at = torch.from_numpy((rng.uniform(-1.3, 1.3, size) * rng.integers(0, 2, size)).astype(np.float32))
+        getattr(criterion, name).copy_(at)
+        setattr(reference, name, at.double())
+    before = criterion.u.clone()
+    criterion(torch.from_numpy(logits), torch.from_numpy(labels), torch.from_numpy(rows))
+    reference.step(logits.astype(np.float64), labels, rows)
+    assert torch.equal(criterion.u[before.abs() > 1], before[before.abs() > 1])
+    np.testing.assert_allclose(criterion.u, reference.u, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(criterion.v, reference.v, rtol=1e-4, atol=1e-5)
 
 
 def test_a_round_that_begins_anew_says_how_old_the_network_is():

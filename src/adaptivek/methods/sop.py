@@ -14,12 +14,12 @@ from .elr import prediction_table
 from .own_loss import at_class
 
 START = 1e-8  # of u and v: so small that only what is pulled for many epochs grows
-EDGE = 1e-4  # no probability is below, as in the authors' code
+EDGE = 1e-4  # no probability is below, as in the authors' code; one that is held there has no slope
 
 
 class Excuses(NamedTuple):
-    u: Tensor  #: (rows,) its square is added to the probability of the label
-    v: Tensor  #: (rows, classes) its square is taken from that of each other class
+    u: Tensor  #: (rows,) its square, at most 1, is added to the probability of the label
+    v: Tensor  #: (rows, classes) its square, at most 1, is taken from that of each other class
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,12 @@ class SOP(Selector[Excuses]):
     """Minimise the cross-entropy of ``p + u^2`` at the label and ``p - v^2`` elsewhere, made to add up to 1.
 
     A label that the network keeps finding improbable is explained by its row's u and v in the end, and pulls at the
-    network no more. Both are learned by plain gradient descent, a step at each visit of the row: u on this loss, v on
-    the squared error of the prediction.
+    network no more. Both are learned by plain gradient descent, a step at each visit of the row: u on this loss and on
+    the squared error of (the predicted class + u^2 - v^2), which takes u back once the network predicts the label; v
+    on the squared error alone.
 
     Args:
-        rate_u: learning rate of u, for the loss of one sample; above 0.
+        rate_u: learning rate of u, for the loss of the row itself and not for the mean over a batch; above 0.
         rate_v: of v.
     """
 
@@ -41,6 +42,7 @@ class SOP(Selector[Excuses]):
     name: ClassVar[str] = "sop"
     summary: ClassVar[str] = "learns for each row how much of its label to explain away"
     paper: ClassVar[str] = "Liu et al. 2022"
+    revision: ClassVar[int] = 2  # 1 let u grow where it has no slope, and never let it shrink
     leaves_out: ClassVar[bool] = False
     needs_rows: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
@@ -57,7 +59,8 @@ class SOP(Selector[Excuses]):
     def losses(self, state: Excuses, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
         assert rows is not None  # Selection has checked needs_rows
         explained = _explained(logits, labels, rows_of(state.u, rows), rows_of(state.v, rows))
-        return explained.sum(-1).log() - explained.gather(-1, labels.unsqueeze(-1)).squeeze(-1).log()
+        label = explained.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        return -(label / explained.sum(-1)).clamp(min=EDGE).log()
 
     def select(self, state: Excuses, seen: Seen) -> tuple[Tensor, Excuses]:
         assert seen.rows is not None
@@ -65,16 +68,24 @@ class SOP(Selector[Excuses]):
         assert seen.labels is not None
         labels, u, v = seen.labels.clamp(min=0), rows_of(state.u, seen.rows), rows_of(state.v, seen.rows)
         explained = _explained(seen.logits, labels, u, v)
-        label = explained.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-        slope_u = 2 * u * (1 / explained.sum(-1) - 1 / label)
-        predicted = at_class(seen.logits.argmax(-1), seen.logits)
-        slope_v = -4 * v * (predicted.to(v.dtype) - v.square())
-        moved_u = (u - each_run(self.rate_u) * slope_u).clamp(0, 1)
-        moved_v = (v - each_run(self.rate_v, axes=2) * slope_v).clamp(0, 1)
+        label, total = explained.gather(-1, labels.unsqueeze(-1)).squeeze(-1), explained.sum(-1)
+        held = (label <= EDGE) | (label <= EDGE * total)  # before or after it is made to add up to 1
+        surprise = torch.where(held, 0, 1 / total - 1 / label)
+        predicted = seen.logits.argmax(-1)
+        error = 2 * ((predicted == labels).to(u.dtype) + u.square() - 1)
+        error_v = 2 * (v.square() - at_class(predicted, v).to(v.dtype))
+        moved_u = u - each_run(self.rate_u) * _by_square(u, surprise + error)
+        moved_v = v - each_run(self.rate_v, axes=2) * _by_square(v, error_v)
         return seen.counts, Excuses(moved_u, v.where(at_class(labels, v), moved_v))
+
+
+def _by_square(x: Tensor, slope: Tensor) -> Tensor:
+    """The slope for x, of one for its square; beyond 1 the square is clamped, and there is none."""
+    return torch.where(x.abs() > 1, 0, 2 * x * slope)
 
 
 def _explained(logits: Tensor, labels: Tensor, u: Tensor, v: Tensor) -> Tensor:
     """What the label is compared with, (..., B, classes), but for adding up to 1."""
-    shift = torch.where(at_class(labels, v), u.square().unsqueeze(-1), -v.square())
+    added, taken = u.square().clamp(max=1).unsqueeze(-1), v.square().clamp(max=1)
+    shift = torch.where(at_class(labels, v), added, -taken)
     return (logits.softmax(-1) + shift.to(logits.dtype)).clamp(min=EDGE)
