@@ -16,6 +16,7 @@ from adaptivek.methods.beta_mixture import posterior
 from adaptivek.methods.moit import believe
 
 from .reference.sop import SOP
+from .tiny import answered
 
 ROWS = 60
 
@@ -26,7 +27,8 @@ def shares(text: str, epochs: int) -> list[float]:
     found = []
     for epoch in range(epochs):
         criterion.start_epoch(epoch)
-        criterion(torch.randn(ROWS, 3), torch.randint(3, (ROWS,)), torch.randperm(ROWS))
+        logits = answered(criterion.method, torch.randn(ROWS, 3))
+        criterion(logits, torch.randint(3, (ROWS,)), torch.randperm(ROWS))
         found.append(criterion.kept_share)
     return found
 
@@ -35,6 +37,8 @@ def shares(text: str, epochs: int) -> list[float]:
     ("text", "expected"),
     [
         ("rt:keep=0.5,ramp=2", [1, 0.75, 0.5, 0.5]),
+        ("rt", [*(1 - 0.04 * epoch for epoch in range(10)), 0.6, 0.6]),
+        ("augdesc", [*(1 - 0.04 * epoch for epoch in range(10)), 0.6, 0.6]),
         ("rt:keep=0.5,ramp=2,late=0.2", [1, 0.75, 0.5, 0.6, 0.7]),
         ("rt:keep=0.5,ramp=1,late=-0.5", [1, 0.5, 1 / 60, 1 / 60]),  # never nothing
         ("curriculum:start=0.2,ramp=4", [1, 0.2, 0.4, 0.6, 0.8, 1, 1]),
@@ -43,7 +47,26 @@ def shares(text: str, epochs: int) -> list[float]:
     ],
 )
 def test_the_share_follows_the_schedule(text, expected):
-    assert shares(text, len(expected)) == pytest.approx(expected)
+    assert shares(text, len(expected)) == pytest.approx(expected, abs=0.5 / ROWS)
+
+
+@pytest.mark.parametrize("name", ["co-teaching", "jocor"])
+@pytest.mark.parametrize(("keep", "ramp"), [(0.6, 10), (0.55, 4), (0.7, 2), (0.3, 1)])
+def test_the_forget_rate_is_that_of_the_authors_code(name, keep, ramp):
+    """A table of rates with ``ramp`` entries from 0 to the full one, read from its second entry on; counts cut off."""
+    rates = [*np.linspace(0, 1 - keep, ramp), *[1 - keep] * 12][1:12]
+    expected = [int((1 - rate) * ROWS + 1e-9) / ROWS for rate in rates]
+    assert shares(f"{name}:keep={keep},ramp={ramp}", 11) == pytest.approx(expected)
+    if ramp == 10:
+        assert expected.index(0.6) == 8  # from the ninth epoch on
+
+
+@pytest.mark.parametrize(("text", "kept"), [("co-teaching", 5), ("jocor", 5), ("rt", 6), ("augdesc", 6), ("mkl", 6)])
+def test_five_and_a_half_samples_are_five_where_the_authors_cut_off_and_six_elsewhere(text, kept):
+    criterion = adaptivek.Selection(f"{text}:keep=0.55", warmup=0)
+    criterion.start_epoch(20)
+    criterion(answered(criterion.method, torch.randn(10, 3)), torch.zeros(10, dtype=torch.int64))
+    assert criterion.kept.view(-1, 10)[-1].sum() == kept  # of the second network or view, where there is one
 
 
 def test_itlm_uses_the_rows_with_the_smallest_losses_of_all_after_a_first_round_on_everything():

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ..checks import check_number
 from ..types import Seen, Selector, Task
-from .co_teaching import ramp_down
 from .mkl import smallest_share
 from .own_loss import log_prob
 from .rt import Share
@@ -46,7 +45,7 @@ class AugDesc(Selector[Share]):
         return Share(torch.ones(()))
 
     def refresh(self, state: Share, epoch: int, swept: Tensor | None) -> Share:
-        return ramp_down(state, epoch, self.keep, self.ramp)
+        return Share((1 - (1 - self.keep) * min(epoch / self.ramp, 1.0)) * torch.ones_like(state.share))
 
     def losses(self, state: Share, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
         weak, strong = (-log_prob(logits, labels)).unbind(-2)

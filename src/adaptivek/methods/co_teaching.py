@@ -10,13 +10,21 @@ from torch import Tensor
 
 from ..checks import check_number
 from ..types import Seen, Selector, Task
-from .mkl import smallest_share
+from .mkl import smallest_number
 from .rt import Share
 
 
 def ramp_down(state: Share, epoch: int, keep: float | Tensor, ramp: int) -> Share:
-    """The share to keep: all at first, and in a straight line down to ``keep`` in epoch ``ramp``."""
-    return Share((1 - (1 - keep) * min(epoch / ramp, 1.0)) * torch.ones_like(state.share))
+    """The share to keep: less from the first epoch on, in a straight line down to ``keep`` in the last but one of ramp.
+
+    The authors' table of ``ramp`` rates begins at 0, and training begins with its second.
+    """
+    return Share((1 - (1 - keep) * min((epoch + 1) / max(ramp - 1, 1), 1.0)) * torch.ones_like(state.share))
+
+
+def remembered(seen: Seen, share: Tensor) -> Tensor:
+    """True for the smallest losses, as many as ``share`` of those that count comes to, cut off; at least one."""
+    return smallest_number(seen, (share * seen.number + 1e-3).floor())  # a hair more: 0.6 * 20 is not always 12
 
 
 @dataclass(frozen=True)
@@ -27,7 +35,7 @@ class CoTeaching(Selector[Share]):
 
     Args:
         keep: share to come down to, in (0, 1]. The right value is one minus the noise ratio.
-        ramp: epochs until then.
+        ramp: epochs in the authors' schedule; ``keep`` is reached in the last but one.
     """
 
     keep: float = 0.6
@@ -36,6 +44,7 @@ class CoTeaching(Selector[Share]):
     name: ClassVar[str] = "co-teaching"
     summary: ClassVar[str] = "two networks, each trained on the smallest losses of the other"
     paper: ClassVar[str] = "Han et al. 2018"
+    revision: ClassVar[int] = 2  # 1 reached keep two epochs later, and rounded
     needs_ratio: ClassVar[bool] = True
     needs_epochs: ClassVar[bool] = True
     networks: ClassVar[int] = 2
@@ -52,4 +61,4 @@ class CoTeaching(Selector[Share]):
 
     def select(self, state: Share, seen: Seen) -> tuple[Tensor, Share]:
         others = seen._replace(loss=seen.loss.flip(-2))
-        return smallest_share(others, state.share.unsqueeze(-1)), state
+        return remembered(others, state.share.unsqueeze(-1)), state

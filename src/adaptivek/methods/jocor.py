@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ..checks import check_number
 from ..types import Seen, Selector, Task, each_run
-from .co_teaching import ramp_down
-from .mkl import smallest_share
+from .co_teaching import ramp_down, remembered
 from .rt import Share
 
 
@@ -23,7 +22,7 @@ class JoCoR(Selector[Share]):
 
     Args:
         keep: share of each batch to come down to, in (0, 1]. The right value is one minus the noise ratio.
-        ramp: epochs until then.
+        ramp: epochs in the authors' schedule; ``keep`` is reached in the last but one.
         agreement: lambda of the paper, in [0, 1): how much agreeing counts beside the labels.
     """
 
@@ -34,6 +33,7 @@ class JoCoR(Selector[Share]):
     name: ClassVar[str] = "jocor"
     summary: ClassVar[str] = "two networks trained to agree, on the smallest joint losses"
     paper: ClassVar[str] = "Wei et al. 2020"
+    revision: ClassVar[int] = 2  # 1 reached keep two epochs later, and rounded
     needs_ratio: ClassVar[bool] = True
     needs_epochs: ClassVar[bool] = True
     networks: ClassVar[int] = 2
@@ -58,4 +58,4 @@ class JoCoR(Selector[Share]):
 
     def select(self, state: Share, seen: Seen) -> tuple[Tensor, Share]:
         joint = seen._replace(loss=seen.loss.sum(-2, keepdim=True).expand_as(seen.loss))
-        return smallest_share(joint, state.share.unsqueeze(-1)), state
+        return remembered(joint, state.share.unsqueeze(-1)), state

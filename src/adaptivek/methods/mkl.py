@@ -21,9 +21,13 @@ def ranks(values: Tensor) -> Tensor:
 
 def smallest_share(seen: Seen, keep: float | Tensor) -> Tensor:
     """True for the ``round(keep * n)`` smallest of the n losses that count, at least one of them."""
+    return smallest_number(seen, (keep * seen.number).round())
+
+
+def smallest_number(seen: Seen, number: Tensor) -> Tensor:
+    """True for the ``number`` smallest of the losses that count, at least one of them."""
     loss = seen.loss.where(seen.counts, torch.inf)  # what does not count ranks last
-    number = (keep * seen.number).round().clamp(min=1)
-    return ranks(loss) < number.unsqueeze(-1)
+    return ranks(loss) < number.clamp(min=1).unsqueeze(-1)
 
 
 @dataclass(frozen=True)
