@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from adaptivek.methods import METHODS, build
 from adaptivek.methods.beta_mixture import posterior
 from adaptivek.methods.moit import believe
 
+from .made_results import made
 from .reference.sop import SOP
 from .tiny import answered
 
@@ -288,3 +291,14 @@ def test_bad_parameters_are_named_at_construction(text, message):
     with pytest.raises(ValueError, match="must be") as error:
         build(text)
     assert str(error.value) == message
+
+
+RANKING = Path(__file__).parent.parent / "benchmarks" / "rivals.py"
+
+
+@pytest.mark.skipif(not RANKING.exists(), reason="a source distribution has no benchmarks")
+def test_the_ranking_has_elr_with_its_authors_values_for_directed_noise():
+    ranking, text = runpy.run_path(str(RANKING)), "elr:strength=1,beta=0.9"
+    runs = [made(spec) for spec in ranking["specs"](1)]
+    assert {spec.noise for spec in ranking["specs"](1) if spec.method == text} == {"directed", "symmetric"}
+    assert f"| {text} (0.05) |" in ranking["tables"](runs)
