@@ -88,6 +88,11 @@ def children(parent: int) -> list[int]:
     return found
 
 
+def descendants(parent: int) -> list[int]:
+    found = children(parent)
+    return [*found, *(below for child in found for below in descendants(child))]
+
+
 def test_the_paper_is_420_runs_and_the_demo_needs_no_download():
     paper = PRESETS["paper"].specs()
     assert len({spec.identity() for spec in paper}) == 420
@@ -301,11 +306,12 @@ def test_a_cluster_goes_on_when_a_worker_dies(tmp_path):
     process = start(tmp_path, "--epochs", "30", "--engine", "ray", "--workers", "2")
 
     def busy() -> list[int]:
+        """Workers of the cluster that this very process has started: another's may have the same name."""
         found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
+        for child in descendants(process.pid):
             try:
-                if path.read_bytes().startswith(b"ray::train_unit"):
-                    found.append(int(path.parent.name))
+                if Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"ray::train_unit"):
+                    found.append(child)
             except OSError:
                 continue
         return found

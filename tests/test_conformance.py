@@ -24,6 +24,7 @@ from .tiny import answered, swept
 ROWS, CLASSES = 200, 5
 CLEAN = torch.rand(ROWS, generator=torch.Generator().manual_seed(5)) < 0.6
 TEXTS = list(REFERENCES)
+ONE_EACH_AND_DEFAULT = [*ONE_EACH, "label-memory"]  # what `Selection()` uses, beside the parameters that show more
 SEEDS = st.integers(0, 2**31)
 FEW = settings(max_examples=8)  # of many methods, each with a step or two
 
@@ -167,7 +168,7 @@ def test_vmap_is_a_loop(text, seed, runs):
         assert_same_memory(tree_map(lambda t: t[r], memory), alone.memory, rtol=1e-5, atol=1e-6)  # noqa: B023
 
 
-@pytest.mark.parametrize("text", ONE_EACH)
+@pytest.mark.parametrize("text", ONE_EACH_AND_DEFAULT)
 def test_the_module_itself_runs_under_vmap(text):
     """Stacked buffers through functional_call: each run keeps its own memory."""
     criterion = trained(text)
@@ -182,7 +183,7 @@ def test_the_module_itself_runs_under_vmap(text):
             torch.testing.assert_close(buffers[name][r], value)
 
 
-@pytest.mark.parametrize("text", ONE_EACH)
+@pytest.mark.parametrize("text", ONE_EACH_AND_DEFAULT)
 def test_a_training_step_of_many_runs_at_once(text):
     """vmap over the gradient, for one of each kind as one compiled graph, equals each run's own backward."""
     torch._dynamo.reset()

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import adaptivek
 from adaptivek.methods import METHODS, build
 from adaptivek.methods.beta_mixture import posterior
 from adaptivek.methods.moit import believe
+
+from .made_results import made
+from .reference.sop import SOP
+from .tiny import answered
 
 ROWS = 60
 
@@ -22,7 +30,8 @@ def shares(text: str, epochs: int) -> list[float]:
     found = []
     for epoch in range(epochs):
         criterion.start_epoch(epoch)
-        criterion(torch.randn(ROWS, 3), torch.randint(3, (ROWS,)), torch.randperm(ROWS))
+        logits = answered(criterion.method, torch.randn(ROWS, 3))
+        criterion(logits, torch.randint(3, (ROWS,)), torch.randperm(ROWS))
         found.append(criterion.kept_share)
     return found
 
@@ -31,6 +40,8 @@ def shares(text: str, epochs: int) -> list[float]:
     ("text", "expected"),
     [
         ("rt:keep=0.5,ramp=2", [1, 0.75, 0.5, 0.5]),
+        ("rt", [*(1 - 0.04 * epoch for epoch in range(10)), 0.6, 0.6]),
+        ("augdesc", [*(1 - 0.04 * epoch for epoch in range(10)), 0.6, 0.6]),
         ("rt:keep=0.5,ramp=2,late=0.2", [1, 0.75, 0.5, 0.6, 0.7]),
         ("rt:keep=0.5,ramp=1,late=-0.5", [1, 0.5, 1 / 60, 1 / 60]),  # never nothing
         ("curriculum:start=0.2,ramp=4", [1, 0.2, 0.4, 0.6, 0.8, 1, 1]),
@@ -39,7 +50,26 @@ def shares(text: str, epochs: int) -> list[float]:
     ],
 )
 def test_the_share_follows_the_schedule(text, expected):
-    assert shares(text, len(expected)) == pytest.approx(expected)
+    assert shares(text, len(expected)) == pytest.approx(expected, abs=0.5 / ROWS)
+
+
+@pytest.mark.parametrize("name", ["co-teaching", "jocor"])
+@pytest.mark.parametrize(("keep", "ramp"), [(0.6, 10), (0.55, 4), (0.7, 2), (0.3, 1)])
+def test_the_forget_rate_is_that_of_the_authors_code(name, keep, ramp):
+    """A table of rates with ``ramp`` entries from 0 to the full one, read from its second entry on; counts cut off."""
+    rates = [*np.linspace(0, 1 - keep, ramp), *[1 - keep] * 12][1:12]
+    expected = [int((1 - rate) * ROWS + 1e-9) / ROWS for rate in rates]
+    assert shares(f"{name}:keep={keep},ramp={ramp}", 11) == pytest.approx(expected)
+    if ramp == 10:
+        assert expected.index(0.6) == 8  # from the ninth epoch on
+
+
+@pytest.mark.parametrize(("text", "kept"), [("co-teaching", 5), ("jocor", 5), ("rt", 6), ("augdesc", 6), ("mkl", 6)])
+def test_five_and_a_half_samples_are_five_where_the_authors_cut_off_and_six_elsewhere(text, kept):
+    criterion = adaptivek.Selection(f"{text}:keep=0.55", warmup=0)
+    criterion.start_epoch(20)
+    criterion(answered(criterion.method, torch.randn(10, 3)), torch.zeros(10, dtype=torch.int64))
+    assert criterion.kept.view(-1, 10)[-1].sum() == kept  # of the second network or view, where there is one
 
 
 def test_itlm_uses_the_rows_with_the_smallest_losses_of_all_after_a_first_round_on_everything():
@@ -159,6 +189,46 @@ def test_a_label_that_stays_improbable_is_explained_away():
     assert criterion.state_u[1] < 0.1
 
 
+def test_an_impossible_label_is_excused_by_the_squared_error_alone():
+    """Below 1e-4 the probability is clamped, and what is clamped has no slope: 1.4 times as much a visit, not 2,001."""
+    criterion = adaptivek.Selection("sop", rows=1, classes=3)
+    logits = torch.tensor([[20.0, 0.0, 0.0]], requires_grad=True)
+    visits = 0
+    while criterion.state_u[0] < 0.01:  # from there its square is above the clamp
+        logits.grad = None
+        criterion(logits, torch.tensor([1]), torch.tensor([0])).backward()
+        assert (logits.grad == 0).all()  # the clamped label does not pull at the network either
+        visits += 1
+    assert visits == 42
+
+
+def test_an_excuse_expires_once_the_network_predicts_the_label():
+    criterion = adaptivek.Selection("sop", rows=2, classes=3)
+    criterion.state_u.fill_(0.8)
+    for _ in range(100):  # row 0 is predicted as its label by now, row 1 is not
+        criterion(torch.tensor([[0.0, 20.0, 0.0], [2.0, 0.0, 0.0]]), torch.tensor([1, 1]), torch.tensor([0, 1]))
+    assert criterion.state_u[0] < 0.2
+    assert criterion.state_u[1] > 0.8
+
+
+@given(seed=st.integers(0, 2**31), scale=st.floats(0.1, 30))
+def test_sop_moves_by_the_slopes_of_the_released_loss(seed, scale):
+    """Wherever u and v are, also past what their squares are clamped to, and however sure the network is."""
+    rng, rows = np.random.default_rng(seed), np.arange(8)
+    logits, labels = (scale * rng.normal(size=(8, 4))).astype(np.float32), rng.integers(0, 4, 8)
+    reference, criterion = SOP(8, 4), adaptivek.Selection("sop", rows=8, classes=4)
+    for name, size in (("u", (8,)), ("v", (8, 4))):
+        at = torch.from_numpy((rng.uniform(-1.3, 1.3, size) * rng.integers(0, 2, size)).astype(np.float32))
+        getattr(criterion, name).copy_(at)
+        setattr(reference, name, at.double())
+    before = criterion.state_u.clone()
+    criterion(torch.from_numpy(logits), torch.from_numpy(labels), torch.from_numpy(rows))
+    reference.step(logits.astype(np.float64), labels, rows)
+    assert torch.equal(criterion.state_u[before.abs() > 1], before[before.abs() > 1])
+    np.testing.assert_allclose(criterion.state_u, reference.u, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(criterion.state_v, reference.v, rtol=1e-4, atol=1e-5)
+
+
 def test_a_round_that_begins_anew_says_how_old_the_network_is():
     anew, on = build("itlm:begin=anew,every=3"), build("itlm:every=3")
     assert [anew.epochs_since_restart(epoch) for epoch in range(7)] == [0, 1, 2, 0, 1, 2, 0]
@@ -223,3 +293,14 @@ def test_bad_parameters_are_named_at_construction(text, message):
     with pytest.raises(ValueError, match="must be") as error:
         build(text)
     assert str(error.value) == message
+
+
+RANKING = Path(__file__).parent.parent / "benchmarks" / "rivals.py"
+
+
+@pytest.mark.skipif(not RANKING.exists(), reason="a source distribution has no benchmarks")
+def test_the_ranking_has_elr_with_its_authors_values_for_directed_noise():
+    ranking, text = runpy.run_path(str(RANKING)), "elr:strength=1,beta=0.9"
+    runs = [made(spec) for spec in ranking["specs"](1)]
+    assert {spec.noise for spec in ranking["specs"](1) if spec.method == text} == {"directed", "symmetric"}
+    assert f"| {text} (0.05) |" in ranking["tables"](runs)

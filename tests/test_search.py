@@ -99,8 +99,12 @@ def test_the_best_is_found_and_the_search_can_be_repeated(small, monkeypatch):
     assert all(len(data.y) == 160 for data in asked)
 
 
-def test_it_runs_for_real(small):
+def test_each_trial_reached_what_training_with_its_curve_reaches_and_the_best_is_told(small):
     pytest.importorskip("optuna")
     found = search_rt(SPEC, small, trials=2, device="cpu")
-    assert 0 <= found.accuracy <= 1
-    assert isinstance(found.method, RT)
+    held_back = in_two(prepare(SPEC, small), 0.2)
+    assert len({method for method, _ in found.tried}) == 2
+    for method, reached in found.tried:
+        assert reached == accuracy(SPEC, method, held_back, "cpu")
+    assert (found.method, found.accuracy) in found.tried
+    assert found.accuracy == max(reached for _, reached in found.tried)

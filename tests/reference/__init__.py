@@ -55,6 +55,7 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
     "label-memory:beta=0.2": (LabelMemory, {"beta": 0.2}),
     "label-memory:beta=0.2,caution=0.8": (LabelMemory, {"beta": 0.2, "caution": 0.8}),
+    "label-memory": (LabelMemory, {}),
     "label-noised-trim": (LabelNoisedTrim, {}),
     "label-noised-trim:flip=0.5,largest=0.3,smallest=0.0": (
         LabelNoisedTrim,
@@ -74,6 +75,7 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     ),
     "dlt:plain=1": (DLT, {"plain": 1}),
     "dlt:plain=2": (DLT, {"plain": 2}),
+    "dlt": (DLT, {}),
     "eg-reweighting": (EGReweighting, {}),
     "eg-reweighting:rate=0.5,decay=0.7": (EGReweighting, {"rate": 0.5, "decay": 0.7}),
     "itlm": (ITLM, {}),
@@ -90,9 +92,11 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "jocor": (JoCoR, {}),
     "jocor:keep=0.5,ramp=3,agreement=0.9": (JoCoR, {"keep": 0.5, "ramp": 3, "agreement": 0.9}),
     "moit:neighbours=10,plain=1": (MOIT, {"neighbours": 10, "plain": 1}),
+    "moit": (MOIT, {}),
     "sop:rate_u=2.0,rate_v=3.0": (SOP, {"rate_u": 2.0, "rate_v": 3.0}),
+    "sop": (SOP, {}),
     "truncated-gce": (GCE, {"truncate": 0.5}),
 }
 
-#: one text for each method, for tests that take long
+#: one text for each method, the first, for tests that take long: what does something within a few steps
 ONE_EACH = list({text.partition(":")[0]: text for text in reversed(REFERENCES)}.values())[::-1]

@@ -19,6 +19,6 @@ class JoCoR(CoTeaching):
             labelled = cross_entropy(moving[0], labels) + cross_entropy(moving[1], labels)
             return (1 - self.agreement) * labelled + self.agreement * (divergence(p, q) + divergence(q, p))
 
-        chosen = easiest(joint(logits), self.share)
+        chosen = easiest(joint(logits), self.number(len(labels)))
         # the joint loss belongs to both networks: half of it each
         return lambda moving: np.stack([joint(moving) / 2] * 2), [chosen, chosen]

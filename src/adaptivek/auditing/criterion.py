@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ..backend import tables
 from ..criterion import Selection
 from ..methods import build
 from ..methods.elr import EDGE, ELR
@@ -44,7 +45,7 @@ class EarlyLearning(nn.Module):
         p = logits.softmax(1)
         inside = p.clamp(EDGE, 1 - EDGE)
         target = torch.lerp(inside / inside.sum(1, keepdim=True), self.targets[rows], beta)
-        self.targets[rows] = target
+        tables.write(self.targets, rows, target, torch.ones_like(rows, dtype=torch.bool))  # rare rows come twice
         pull = strength * target * (inside == p) / (1 - (target * inside).sum(1, keepdim=True))
         gradient = p * (1 - pull + (pull * p).sum(1, keepdim=True))
         gradient.scatter_add_(1, labels[:, None], gradient.new_full((len(labels), 1), -1.0))

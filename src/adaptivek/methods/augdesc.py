@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ..backend.checks import check_number
 from ..method import Batch, Decision, Method, Task
-from .co_teaching import ramp_down
 from .mkl import smallest_share
 from .rt import Share
 
@@ -46,7 +45,7 @@ class AugDesc(Method[Share]):
         return Share(torch.ones(()))
 
     def start_epoch(self, state: Share, epoch: int, full_pass: Tensor | None) -> Share:
-        return ramp_down(state, epoch, self.keep, self.ramp)
+        return Share(torch.full_like(state.share, 1 - (1 - self.keep) * min(epoch / self.ramp, 1.0)))
 
     def step(self, state: Share, batch: Batch) -> Decision:
         chosen = smallest_share(batch.loss[0], batch, state.share)

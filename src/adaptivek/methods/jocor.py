@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ..backend.checks import check_number
 from ..method import Batch, Decision, Method, Task
-from .co_teaching import ramp_down
-from .mkl import smallest_share
+from .co_teaching import ramp_down, small_losses
 from .rt import Share
 
 
@@ -23,7 +22,7 @@ class JoCoR(Method[Share]):
 
     Args:
         keep: share of each batch to come down to, in (0, 1]. The right value is one minus the noise ratio.
-        ramp: epochs until then.
+        ramp: epochs in the authors' schedule; ``keep`` is reached in the last but one.
         agreement: lambda of the paper, in [0, 1): how much agreeing counts beside the labels.
     """
 
@@ -34,6 +33,7 @@ class JoCoR(Method[Share]):
     name: ClassVar[str] = "jocor"
     summary: ClassVar[str] = "two networks trained to agree, on the smallest joint losses"
     paper: ClassVar[str] = "Wei et al. 2020"
+    revision: ClassVar[int] = 2  # 1 reached keep two epochs later, and rounded
     needs_ratio: ClassVar[bool] = True
     needs_epochs: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
@@ -59,4 +59,4 @@ class JoCoR(Method[Share]):
             1 - self.agreement
         ) * batch.losses + self.agreement * divergence  # each network's half of the joint loss
         joint = losses.detach().sum(0).expand_as(losses)
-        return Decision(smallest_share(joint, batch, state.share), losses=losses)
+        return Decision(small_losses(joint, batch, state.share), losses=losses)

@@ -21,9 +21,12 @@ def ranks(values: Tensor) -> Tensor:
 
 def smallest_share(loss: Tensor, batch: Batch, keep: float | Tensor) -> Tensor:
     """True for the ``round(keep * n)`` smallest losses of the n valid samples, at least one of them."""
-    loss = loss.where(batch.valid, torch.inf)  # what is not valid ranks last
-    number = (keep * batch.n_valid).round().clamp(min=1)
-    return ranks(loss) < number
+    return smallest_number(loss, batch, (keep * batch.n_valid).round())
+
+
+def smallest_number(loss: Tensor, batch: Batch, number: Tensor) -> Tensor:
+    """True for the ``number`` smallest losses of the valid samples, at least one of them."""
+    return ranks(loss.where(batch.valid, torch.inf)) < number.clamp(min=1)  # what is not valid ranks last
 
 
 @dataclass(frozen=True)
