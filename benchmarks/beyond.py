@@ -86,7 +86,7 @@ def main() -> None:
     for cell in dict.fromkeys(cell for cell, _ in mean):
         found = [_error(method, errors[cell, method]) for method in given.methods]
         print(f"| {cell[0]}, {cell[1]} {cell[2]:g} | " + " | ".join(found) + " |")
-    print("\n4. Time, with Sparing\n")
+    print("\n4. Time, with SkipSettled\n")
     sparing.tell(read_lines(TIMES))
     print("\n5. Above the Oracle")
     for method in given.methods:

@@ -92,7 +92,7 @@ def every_method_step_by_step() -> None:
 def a_class_lost_on_one_rank_is_lost_on_all() -> None:
     """Each sees one class of two; only the first sees the one that is being lost."""
     ours = make("mkl:keep=0.5")
-    watch = adaptivek.Watch(ours, classes=2, least=0.5, every=5, plain=3)
+    watch = adaptivek.ClassMonitor(ours, classes=2, least=0.5, every=5, plain=3)
     labels = torch.full((8,), dist.get_rank())
     logits = torch.tensor([[0.0, 5.0, 0, 0, 0]]).repeat(8, 1)
     for step in range(10):

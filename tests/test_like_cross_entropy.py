@@ -209,7 +209,7 @@ def test_compiled_it_must_know_the_number_of_classes():
 def test_a_validation_loss_takes_what_a_model_gives(text):
     """The output of one network where a model in eval() gives that, or of both."""
     logits, labels, _ = batch(0)
-    networks = adaptivek.Peers([nn.Identity(), nn.Identity()])
+    networks = adaptivek.Networks([nn.Identity(), nn.Identity()])
     criterion = adaptivek.Selection(text).eval()
     torch.testing.assert_close(criterion(networks.eval()(logits), labels), F.cross_entropy(logits, labels))
     torch.testing.assert_close(criterion(networks.train()(logits), labels), F.cross_entropy(logits, labels))

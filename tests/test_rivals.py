@@ -129,7 +129,7 @@ def test_each_network_is_trained_on_what_the_other_finds_easy():
     criterion.start_epoch(1)
     first = torch.tensor([[5.0, 0.0], [4.0, 0.0], [0.0, 4.0], [0.0, 5.0]], requires_grad=True)
     second = torch.tensor([[5.0, 0.0], [0.0, 4.0], [4.0, 0.0], [0.0, 5.0]], requires_grad=True)
-    model = adaptivek.Peers([torch.nn.Identity(), torch.nn.Identity()])
+    model = adaptivek.Networks([torch.nn.Identity(), torch.nn.Identity()])
     assert model(first).shape == (2, 4, 2)
     assert model.eval()(first) is first
     loss = criterion(torch.stack([first, second]), torch.zeros(4, dtype=torch.int64))
@@ -219,7 +219,7 @@ def test_sop_moves_by_the_slopes_of_the_released_loss(seed, scale):
     reference, criterion = SOP(8, 4), adaptivek.Selection("sop", rows=8, classes=4)
     for name, size in (("u", (8,)), ("v", (8, 4))):
         at = torch.from_numpy((rng.uniform(-1.3, 1.3, size) * rng.integers(0, 2, size)).astype(np.float32))
-        getattr(criterion, name).copy_(at)
+        getattr(criterion, f"state_{name}").copy_(at)
         setattr(reference, name, at.double())
     before = criterion.state_u.clone()
     criterion(torch.from_numpy(logits), torch.from_numpy(labels), torch.from_numpy(rows))

@@ -1,10 +1,7 @@
 """Training good models on badly labelled data: Adaptive-k and the methods around it."""
 
-from .accumulation import Accumulation as Accumulation
-from .accumulation import rerun as rerun
 from .auditing.audit import audit as audit
 from .auditing.result import AuditResult as AuditResult
-from .averaging import Average as Average
 from .criterion import Selection as Selection
 from .method import Batch as Batch
 from .method import Decision as Decision
@@ -39,15 +36,18 @@ from .methods import Oracle as Oracle
 from .methods import TruncatedGCE as TruncatedGCE
 from .methods import Vanilla as Vanilla
 from .methods import VanillaMKL as VanillaMKL
-from .peers import Peers as Peers
-from .rows import indexed as indexed
-from .sparing import Sparing as Sparing
 from .step import Inputs as Inputs
 from .step import Memory as Memory
 from .step import Outcome as Outcome
 from .step import remember as remember
 from .step import start as start
 from .step import train_step as train_step
-from .watch import Watch as Watch
+from .training.accumulation import Accumulation as Accumulation
+from .training.accumulation import rerun as rerun
+from .training.ema import EMA as EMA
+from .training.indexed import indexed as indexed
+from .training.monitor import ClassMonitor as ClassMonitor
+from .training.networks import Networks as Networks
+from .training.sampler import SkipSettled as SkipSettled
 
 __version__ = "0.1.0"

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from .averaging import Average
 from .dropout import dropout_layers, set_keys
 from .jobs import Job, draws, fresh_networks
 from .models import Conv2d, make_model, stackable, without_head
@@ -25,6 +24,7 @@ from .parts import Part, check_alike, in_parts, rule, with_parameters
 from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
 from .step import Inputs, Memory, begin_epoch, cross_entropy, remember, train_step
 from .train import autocast, find_device, make_optimizer, recorded
+from .training.ema import EMA
 from .views import augment, distort
 
 EAGER_STEPS = 3  # before a graph is recorded, for what libraries set up on first use
@@ -100,7 +100,7 @@ class Stack:
             self._parameters = dict(self.model.named_parameters())
         self._layers = list(dropout_layers(self.model))
         self.optimizer = make_optimizer(recipe, self._parameters.values(), self.device if self._gpu else None)
-        self._average = Average(self._parameters.values(), recipe.average) if recipe.average else None
+        self._average = EMA(self._parameters.values(), recipe.average) if recipe.average else None
 
     def _fresh(self) -> list[nn.Module]:
         return [network for job in self.jobs for network in fresh_networks(job)]

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .averaging import Average
 from .criterion import Selection
 from .data import Split
 from .dropout import dropout_layers, set_keys
@@ -21,9 +20,10 @@ from .jobs import Job as Job
 from .jobs import prepare as prepare
 from .method import Method, outputs
 from .models import without_head
-from .peers import Peers
 from .recipes import Recipe, RunSpec
 from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
+from .training.ema import EMA
+from .training.networks import Networks
 from .views import augment, distort
 
 
@@ -54,7 +54,7 @@ class Session:
         self.details: list[Detail] = []
         recipe, method = spec.recipe, spec.make_method()
         fresh = fresh_networks(self.job)
-        self.model = (fresh[0] if len(fresh) == 1 else Peers(fresh)).to(self.device)
+        self.model = (fresh[0] if len(fresh) == 1 else Networks(fresh)).to(self.device)
         self.criterion = Selection(
             method,
             warmup=recipe.warmup_epochs * self.steps_per_epoch if method.wants_warmup else 0,
@@ -63,7 +63,7 @@ class Session:
             clean=self._clean if method.privileged else None,
         ).to(self.device)
         self.optimizer = make_optimizer(recipe, self.model.parameters())
-        self.average = Average(self.model.parameters(), recipe.average) if recipe.average else None
+        self.average = EMA(self.model.parameters(), recipe.average) if recipe.average else None
         self._chosen: dict[str, Tensor] = {}  # weights of the epoch that counts, where rows are held out
 
     def __iter__(self) -> Iterator[EpochRecord]:
@@ -201,7 +201,7 @@ class Session:
 
 
 def networks(model: nn.Module) -> list[nn.Module]:
-    return list(model.networks) if isinstance(model, Peers) else [model]
+    return list(model.networks) if isinstance(model, Networks) else [model]
 
 
 def recorded(method: Method[Any], weights: Tensor) -> Tensor:

@@ -18,12 +18,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..accumulation import Accumulation
 from ..backend.checks import check_labels
 from ..criterion import Selection
 from ..method import outputs
-from ..rows import INDEX
 from ..step import IGNORE, cross_entropy
+from ..training.accumulation import Accumulation
+from ..training.indexed import INDEX
 
 try:
     from transformers import Trainer, TrainerCallback

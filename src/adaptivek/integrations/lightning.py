@@ -12,8 +12,8 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..accumulation import Accumulation
 from ..criterion import Selection
+from ..training.accumulation import Accumulation
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer

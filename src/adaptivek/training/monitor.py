@@ -8,26 +8,26 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .backend.checks import check_number
-from .backend.distributed import process_group
-from .criterion import Selection
+from ..backend.checks import check_number
+from ..backend.distributed import process_group
+from ..criterion import Selection
 
 FEW = 10  # labels of a class, about which nothing is said
 
 
-class Watch:
+class ClassMonitor:
     """Counts what is kept of each class; when one is being lost, warns and has the criterion train plainly for a while.
 
     A rule that leaves out high losses leaves out a class that is learned late, and so never learns it. That shows in
     the shares kept long before it shows in the accuracy. It is no part of the criterion's state: a run that is resumed
     needs a new one.
 
-    >>> watch = adaptivek.Watch(criterion, classes=10)
+    >>> monitor = adaptivek.ClassMonitor(criterion, classes=10)
     >>> loss = criterion(logits, y, index)
-    >>> watch(y)
+    >>> monitor(y)
 
     Args:
-        criterion: what to watch.
+        criterion: what to monitor.
         classes: how many there are.
         least: a class of which a smaller share of the labels is kept is being lost.
         every: steps between looks; a look waits for the device.
@@ -37,10 +37,10 @@ class Watch:
     def __init__(
         self, criterion: Selection, classes: int, *, least: float = 0.2, every: int = 20, plain: int = 500
     ) -> None:
-        check_number("Watch", "classes", classes, 1, whole=True)
-        check_number("Watch", "least", least, 0, 1)
-        check_number("Watch", "every", every, 1, whole=True)
-        check_number("Watch", "plain", plain, 0, whole=True)
+        check_number("ClassMonitor", "classes", classes, 1, whole=True)
+        check_number("ClassMonitor", "least", least, 0, 1)
+        check_number("ClassMonitor", "every", every, 1, whole=True)
+        check_number("ClassMonitor", "plain", plain, 0, whole=True)
         self.criterion, self.classes, self.least, self.every, self.plain = criterion, classes, least, every, plain
         self.shares: Tensor | None = None  #: kept of each class between the last two looks; NaN of those not seen
         self.lost: list[int] = []  #: classes that were being lost at the last look
@@ -51,7 +51,7 @@ class Watch:
         """To be called after each step with its labels; those below 0 do not count."""
         believed = self.criterion.confidence
         if believed is None:
-            raise RuntimeError("Watch: must be called after a training step of its criterion, got none so far")
+            raise RuntimeError("ClassMonitor: must be called after a training step of its criterion, got none so far")
         labels = labels.flatten()
         believed = believed.reshape(-1, labels.numel())[0]  # of several networks the first
         self._counts = self._counts.to(labels.device)

@@ -22,7 +22,7 @@ def visit(criterion: adaptivek.Selection, wrong: torch.Tensor, unsure: torch.Ten
 
 def test_settled_rows_are_visited_once_in_so_many_epochs():
     criterion = adaptivek.Selection("label-memory", rows=ROWS, classes=CLASSES)
-    sampler = adaptivek.Sparing(criterion, every=4)
+    sampler = adaptivek.SkipSettled(criterion, every=4)
     assert sorted(sampler) == list(range(ROWS))  # nothing is known yet
     unsure = torch.arange(ROWS) % 3 == 0
     visit(criterion, WRONG, unsure, 12)
@@ -42,19 +42,19 @@ def test_settled_rows_are_visited_once_in_so_many_epochs():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: adaptivek.Sparing(adaptivek.Selection("mkl")), "criterion must be with label-memory, got mkl"),
+        (lambda: adaptivek.SkipSettled(adaptivek.Selection("mkl")), "criterion must be with label-memory, got mkl"),
         (
-            lambda: adaptivek.Sparing(adaptivek.Selection("label-memory", classes=CLASSES)),
+            lambda: adaptivek.SkipSettled(adaptivek.Selection("label-memory", classes=CLASSES)),
             "criterion must be given rows=",
         ),
         (
-            lambda: adaptivek.Sparing(adaptivek.Selection("label-memory", rows=9, classes=CLASSES), settled=2),
+            lambda: adaptivek.SkipSettled(adaptivek.Selection("label-memory", rows=9, classes=CLASSES), settled=2),
             "settled must be",
         ),
     ],
 )
 def test_mistakes_are_heard_of_at_once(make, message):
-    with pytest.raises(ValueError, match=f"Sparing: {re.escape(message)}"):
+    with pytest.raises(ValueError, match=f"SkipSettled: {re.escape(message)}"):
         make()
 
 

@@ -162,7 +162,7 @@ def test_graphs_hold_no_more_bytes_than_they_may(criterion_that_replays, monkeyp
 
 
 def test_plain_training_for_a_while_needs_no_graph_of_its_own(criterion_that_replays):
-    """As `Watch` asks for it, again and again."""
+    """As `ClassMonitor` asks for it, again and again."""
     criterion = criterion_that_replays("mkl:keep=0.5")
     losses = torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
     for _ in range(12):

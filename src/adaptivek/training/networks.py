@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 
-class Peers(nn.Module):
+class Networks(nn.Module):
     """Several networks on the same input: in training their outputs stacked, otherwise that of the first alone.
 
-    >>> model = Peers([make(), make()])
+    >>> model = Networks([make(), make()])
     >>> loss = Selection("co-teaching")(model(x), y)
     """
 

@@ -1,5 +1,4 @@
-"""A moving average of a network's weights, which is often better than the weights themselves: wrong labels pull
-now here, now there."""
+"""EMA of a network's weights, often better than the weights themselves: noisy labels pull now here, now there."""
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ import torch
 from torch import Tensor
 
 
-class Average:
-    """The average of some tensors as they change; in the same memory throughout, for a recorded CUDA graph.
+class EMA:
+    """Exponential moving average of some tensors; in the same memory throughout, for a recorded CUDA graph.
 
     At first it is the mean of all values so far, so that where they began has no say in it.
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .criterion import Selection
+from ..criterion import Selection
 
 BatchT = TypeVar("BatchT")
 

@@ -1,9 +1,9 @@
-"""How much time `Sparing` saves, and what it costs in accuracy: MNIST (5,000 rows), a plain loop.
+"""How much time `SkipSettled` saves, and what it costs in accuracy: MNIST (5,000 rows), a plain loop.
 
-    python benchmarks/sparing.py
+    python benchmarks/skip_settled.py
 
-On clean labels and with 40 % directed noise: Vanilla, label memory, label memory with Sparing. Times are of whole runs,
-testing left out, as shares of Vanilla's; a first run, which sets things up, is thrown away. What is measured goes to a
+On clean labels and with 40 % directed noise: Vanilla, label memory, label memory with SkipSettled. Times are of whole
+runs, testing left out, as shares of Vanilla's; a first run, which sets things up, is thrown away. What is measured goes to a
 file, in place of what it holds of that kind of device.
 """
 
@@ -21,7 +21,7 @@ from testing import test_accuracy
 from torch import Tensor
 from torch.utils.data import RandomSampler
 
-from adaptivek import Selection, Sparing
+from adaptivek import Selection, SkipSettled
 from adaptivek.data import Split, load
 from adaptivek.models import make_model
 from adaptivek.noise import Directed, corrupt
@@ -39,7 +39,7 @@ def train(data: Split, labels: Tensor, kind: str, epochs: int, device: torch.dev
     decay = torch.optim.lr_scheduler.StepLR(optimizer, max(1, 2 * epochs // 5), 0.2)
     criterion = Selection("vanilla") if kind == "vanilla" else Selection("label-memory", rows=len(y), classes=10)
     criterion.to(device)
-    sampler = Sparing(criterion) if kind == "sparing" else RandomSampler(range(len(y)))
+    sampler = SkipSettled(criterion) if kind == "sparing" else RandomSampler(range(len(y)))
     model.train()
     started, visits = _now(device), 0
     for _ in range(epochs):

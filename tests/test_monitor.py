@@ -20,10 +20,10 @@ def batch(late: int | None) -> torch.Tensor:
     return known
 
 
-def about_to_look(late: int, plain: int) -> tuple[adaptivek.Selection, adaptivek.Watch]:
+def about_to_look(late: int, plain: int) -> tuple[adaptivek.Selection, adaptivek.ClassMonitor]:
     """After ten steps that lose a class; the last of them has not been told to the watch."""
     criterion = adaptivek.Selection("mkl:keep=0.75")
-    watch = adaptivek.Watch(criterion, classes=4, every=10, plain=plain)
+    watch = adaptivek.ClassMonitor(criterion, classes=4, every=10, plain=plain)
     for step in range(10):
         criterion(batch(late), LABELS)
         if step < 9:
@@ -33,7 +33,7 @@ def about_to_look(late: int, plain: int) -> tuple[adaptivek.Selection, adaptivek
 
 def test_shares_are_those_counted_by_hand():
     criterion = adaptivek.Selection("adaptive-k", warmup=0)
-    watch = adaptivek.Watch(criterion, classes=5, every=20, plain=0, least=0.0)
+    watch = adaptivek.ClassMonitor(criterion, classes=5, every=20, plain=0, least=0.0)
     kept, seen = torch.zeros(5), torch.zeros(5)
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
@@ -78,7 +78,7 @@ def test_any_method_can_be_watched(text):
     criterion = adaptivek.Selection(text, rows=32, classes=4)
     if criterion.method.needs_epochs:
         criterion.start_epoch(0)
-    watch = adaptivek.Watch(criterion, classes=4, every=1)
+    watch = adaptivek.ClassMonitor(criterion, classes=4, every=1)
     logits = batch(late=None)
     criterion(torch.stack([logits, logits]) if criterion.method.networks == 2 else logits, LABELS, torch.arange(32))
     watch(LABELS)
@@ -88,17 +88,17 @@ def test_any_method_can_be_watched(text):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"classes": 0}, "Watch: classes"),
-        ({"least": 2.0}, "Watch: least"),
-        ({"every": 0}, "Watch: every"),
-        ({"plain": -1}, "Watch: plain"),
+        ({"classes": 0}, "ClassMonitor: classes"),
+        ({"least": 2.0}, "ClassMonitor: least"),
+        ({"every": 0}, "ClassMonitor: every"),
+        ({"plain": -1}, "ClassMonitor: plain"),
     ],
 )
 def test_mistakes_are_heard_of_at_once(changes, message):
     with pytest.raises(ValueError, match=message):
-        adaptivek.Watch(adaptivek.Selection("mkl"), **({"classes": 4} | changes))
+        adaptivek.ClassMonitor(adaptivek.Selection("mkl"), **({"classes": 4} | changes))
 
 
 def test_not_before_there_is_something_to_count():
     with pytest.raises(RuntimeError, match="after a training step"):
-        adaptivek.Watch(adaptivek.Selection("mkl"), classes=4)(LABELS)
+        adaptivek.ClassMonitor(adaptivek.Selection("mkl"), classes=4)(LABELS)

@@ -1,9 +1,9 @@
-"""Adaptive-k begun too early, with and without `Watch`: Fashion-MNIST (5,000 rows), the notebook's settings.
+"""Adaptive-k begun too early, with and without `ClassMonitor`: Fashion-MNIST (5,000 rows), the notebook's settings.
 
-    python benchmarks/watch.py
+    python benchmarks/class_monitor.py
 
-The published rule after 5 plain epochs instead of 30 loses class after class. `Watch` sees it, and has it train plainly
-for 500 steps, an epoch, each time. 20 % directed noise.
+The published rule after 5 plain epochs instead of 30 loses class after class. `ClassMonitor` sees it, and has it train
+plainly for 500 steps, an epoch, each time. 20 % directed noise.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import warnings
 import torch
 from testing import test_accuracy
 
-from adaptivek import Selection, Watch
+from adaptivek import ClassMonitor, Selection
 from adaptivek.data import Split, load
 from adaptivek.models import make_model
 from adaptivek.noise import Directed, corrupt
@@ -32,7 +32,7 @@ def train(data: Split, watched: bool, epochs: int, device: torch.device) -> list
     model = make_model("notebook-cnn", 1, 10).to(device)
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
     criterion = Selection("adaptive-k", warmup=5 * steps).to(device)
-    watch = Watch(criterion, 10) if watched else None
+    watch = ClassMonitor(criterion, 10) if watched else None
     found = []
     for _ in range(epochs):
         model.train()

@@ -8,19 +8,19 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from .backend.checks import check_number
-from .criterion import Selection
-from .methods import LabelMemory
+from ..backend.checks import check_number
+from ..criterion import Selection
+from ..methods import LabelMemory
 
 
-class Sparing(Sampler[int]):
+class SkipSettled(Sampler[int]):
     """Rows for an epoch in random order: of those that are settled, each in one of ``every`` epochs; all others.
 
     A row is settled when its remembered predictions, the surer the heavier, all but agree on a class, be it the label
     or what has taken its place: there is next to nothing to learn from it. A settled row of which the network is less
     sure when it is visited is back. Each pass over it is an epoch.
 
-    >>> loader = DataLoader(adaptivek.indexed(train_set), batch_size=32, sampler=Sparing(criterion))
+    >>> loader = DataLoader(adaptivek.indexed(train_set), batch_size=32, sampler=SkipSettled(criterion))
 
     Args:
         criterion: with label memory, which remembers the predictions.
@@ -31,13 +31,13 @@ class Sparing(Sampler[int]):
 
     def __init__(self, criterion: Selection, *, every: int = 4, settled: float = 0.9, seed: int = 0) -> None:
         if not isinstance(criterion.method, LabelMemory):
-            raise ValueError(f"Sparing: criterion must be with label-memory, got {criterion.method.name}")
+            raise ValueError(f"SkipSettled: criterion must be with label-memory, got {criterion.method.name}")
         self.rows = len(criterion.memory.state.predictions)
         if not self.rows:
-            raise ValueError("Sparing: criterion must be given rows=, the number of rows, got none")
-        check_number("Sparing", "every", every, 1, whole=True)
-        check_number("Sparing", "settled", settled, 0, 1)
-        check_number("Sparing", "seed", seed, 0, whole=True)
+            raise ValueError("SkipSettled: criterion must be given rows=, the number of rows, got none")
+        check_number("SkipSettled", "every", every, 1, whole=True)
+        check_number("SkipSettled", "settled", settled, 0, 1)
+        check_number("SkipSettled", "seed", seed, 0, whole=True)
         self.criterion, self.every, self.settled, self.seed, self.epoch = criterion, every, settled, seed, 0
 
     def __iter__(self) -> Iterator[int]:
