@@ -3,8 +3,8 @@
     python benchmarks/skip_settled.py
 
 On clean labels and with 40 % directed noise: Vanilla, label memory, label memory with SkipSettled. Times are of whole
-runs, testing left out, as shares of Vanilla's; a first run, which sets things up, is thrown away. What is measured goes to a
-file, in place of what it holds of that kind of device.
+runs, testing left out, as shares of Vanilla's; a first run, which sets things up, is thrown away. What is measured goes
+to a file, in place of what it holds of that kind of device.
 """
 
 from __future__ import annotations
