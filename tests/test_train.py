@@ -20,6 +20,7 @@ from adaptivek.models import make_model
 from adaptivek.noise import corrupt
 from adaptivek.recipes import Recipe, RunSpec
 from adaptivek.records import EpochRecord, Steps, look_closer, measure
+from adaptivek.streams import stream
 from adaptivek.train import Session, networks
 
 QUICK = Recipe(network="digits-cnn", epochs=4, warmup_epochs=2, decay_every=3)
@@ -52,7 +53,7 @@ def notebook(run: RunSpec, data: Split, labels: torch.Tensor, keys) -> tuple[tor
     kept_numbers = []
     model.train()
     for epoch in range(recipe.epochs):
-        order = np.random.default_rng([run.seed, epoch]).permutation(len(labels))
+        order = stream(run.seed, "order", epoch).permutation(len(labels))
         for step, start in enumerate(range(0, len(labels) - size + 1, size)):
             set_keys(model, keys(epoch)[step, 0])
             rows = torch.from_numpy(order[start : start + size])
@@ -177,7 +178,7 @@ def test_the_epoch_that_counts_is_the_best_on_held_out_rows_with_their_noisy_lab
     recipe = dataclasses.replace(QUICK, epochs=6, hold_out=0.25, learning_rate=0.2)
     session = Session(spec(method="vanilla", noise_rate=0.4, recipe=recipe), small, "cpu")
     labels, _ = corrupt(small.y, session.spec.make_noise(), classes=10, seed=0)
-    held = np.random.default_rng([0, 3]).permutation(300)[:75]
+    held = stream(0, "hold-out").permutation(300)[:75]
     assert session.steps_per_epoch == 22  # of the 225 rows that are left
     seen = []
     for record in session:

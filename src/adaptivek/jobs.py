@@ -14,6 +14,7 @@ from .dropout import draw_keys
 from .models import make_model
 from .noise import Manifest, corrupt
 from .recipes import RunSpec
+from .streams import stream
 from .views import CONTRASTS, PAD
 
 
@@ -70,7 +71,7 @@ def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = 
 def hold_back(rows: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
     """The numbers of the rows to judge by, and of those to train on; all of these, in order, if the share is 0."""
     number = round(share * rows)
-    order = np.random.default_rng([seed, 3]).permutation(rows) if number else np.arange(rows)
+    order = stream(seed, "hold-out").permutation(rows) if number else np.arange(rows)
     return torch.from_numpy(order[:number]), torch.from_numpy(order[number:])
 
 
@@ -85,18 +86,18 @@ class Draws(NamedTuple):
 
 def draws(job: Job, layers: int, epoch: int) -> Draws:
     seed, size, steps = job.spec.seed, job.spec.recipe.batch_size, job.steps_per_epoch
-    order = np.random.default_rng([seed, epoch]).permutation(len(job.labels))[: steps * size]
+    order = stream(seed, "order", epoch).permutation(len(job.labels))[: steps * size]
     moves = np.zeros((steps, 1, 1), np.int64)
     if job.spec.recipe.augment:
         reach = [2 * PAD + 1, 2 * PAD + 1, 2]
-        moves = np.random.default_rng([seed, epoch, 2]).integers(0, reach, (steps, size, 3))
+        moves = stream(seed, "augment", epoch).integers(0, reach, (steps, size, 3))
     bends = np.zeros((steps, 1, 1), np.int64)
     if job.spec.make_method().views > 1:
         reach = [*job.data.x.shape[-2:], CONTRASTS + 1]
-        bends = np.random.default_rng([seed, epoch, 4]).integers(0, reach, (steps, size, 3))
+        bends = stream(seed, "distort", epoch).integers(0, reach, (steps, size, 3))
     return Draws(
         torch.from_numpy(order.reshape(steps, size)),
-        draw_keys(layers, 2 * steps, [seed, epoch, 1]).view(steps, 2, layers, 2),
+        draw_keys(layers, 2 * steps, stream(seed, "dropout", epoch)).view(steps, 2, layers, 2),
         torch.from_numpy(moves),
         torch.from_numpy(bends),
     )

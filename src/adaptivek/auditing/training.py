@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from ..checks import check_choice, check_number
 from ..files import whole
 from ..methods import build
+from ..streams import stream
 from ..views import augment
 from .beliefs import Stock, believe, take_stock
 from .criterion import EarlyLearning, criterion
@@ -144,7 +145,7 @@ class Run:
 
     def _batches(self) -> Iterator[tuple[Codes, int]]:
         """The rows of each step, those of the first half first, and how many these are."""
-        rng = np.random.default_rng([self.plan.seed, self.done])
+        rng = stream(self.plan.seed, "audit order", self.done)
         # all of about one size: a network that normalises over the batch cannot take a single row
         parts = [
             np.array_split(rng.permutation(np.repeat(half, self.repeats[half])), self.steps) for half in self.halves
@@ -252,7 +253,7 @@ class Run:
 
 def _halves(labels: Codes, seed: int) -> list[Codes]:
     """Two halves of the rows, of every class as many."""
-    order = np.random.default_rng(seed).permutation(len(labels))
+    order = stream(seed, "audit halves").permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     return [np.sort(order[0::2]), np.sort(order[1::2])]
 
