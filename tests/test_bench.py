@@ -17,7 +17,7 @@ from adaptivek import bench as module
 from adaptivek import engines
 from adaptivek.bench import PRESETS, Grid, bench
 from adaptivek.engines import Settings, choose, train_unit
-from adaptivek.recipes import RECIPES, Recipe, RunSpec
+from adaptivek.recipes import NOTEBOOK, RECIPES, Recipe, RunSpec
 from adaptivek.store import Result, Store
 from adaptivek.train import Session, prepare
 
@@ -91,7 +91,7 @@ def children(parent: int) -> list[int]:
 def test_the_paper_is_420_runs_and_the_demo_needs_no_download():
     paper = PRESETS["paper"].specs()
     assert len({spec.identity() for spec in paper}) == 420
-    assert {spec.recipe for spec in paper if spec.dataset == "mnist"} == {Recipe()}  # the notebook's
+    assert {spec.recipe for spec in paper if spec.dataset == "mnist"} == {NOTEBOOK}
     assert {spec.dataset for spec in PRESETS["demo"].specs()} == {"digits"}
 
 
@@ -105,7 +105,7 @@ def test_identity_tells_runs_apart_and_nothing_else():
         *(dataclasses.replace(spec, recipe=dataclasses.replace(spec.recipe, **{key: value})) for key, value in {
             "network": "notebook-cnn", "epochs": 7, "warmup_epochs": 7, "batch_size": 7, "optimizer": "adam",
             "learning_rate": 0.7, "momentum": 0.7, "weight_decay": 0.7, "decay_every": 7, "decay_factor": 0.7,
-            "augment": True, "precision": "bfloat16", "average": 0.7, "hold_out": 0.7,
+            "decay_early": True, "augment": True, "precision": "bfloat16", "average": 0.7, "hold_out": 0.7,
         }.items()),
     ]  # fmt: skip
     assert len(changed) == len(dataclasses.fields(RunSpec)) - 1 + len(dataclasses.fields(Recipe))

@@ -18,7 +18,7 @@ from adaptivek.jobs import draws
 from adaptivek.methods import METHODS
 from adaptivek.models import make_model
 from adaptivek.noise import corrupt
-from adaptivek.recipes import Recipe, RunSpec
+from adaptivek.recipes import RECIPES, Recipe, RunSpec
 from adaptivek.records import EpochRecord, Steps, look_closer, measure
 from adaptivek.streams import stream
 from adaptivek.train import Session, networks
@@ -41,7 +41,8 @@ def weights(session: Session) -> list[torch.Tensor]:
 
 
 def notebook(run: RunSpec, data: Split, labels: torch.Tensor, keys) -> tuple[torch.nn.Module, list[int]]:
-    """The authors' loop, written again: two passes, losses through NumPy, one threshold for all epochs.
+    """The authors' loop as it stands, written again: the scheduler steps before each epoch, two passes, losses through
+    NumPy, one threshold for all epochs.
 
     ``keys(epoch)`` are those of dropout, for the first and the second pass of each step.
     """
@@ -53,6 +54,7 @@ def notebook(run: RunSpec, data: Split, labels: torch.Tensor, keys) -> tuple[tor
     kept_numbers = []
     model.train()
     for epoch in range(recipe.epochs):
+        scheduler.step()
         order = stream(run.seed, "order", epoch).permutation(len(labels))
         for step, start in enumerate(range(0, len(labels) - size + 1, size)):
             set_keys(model, keys(epoch)[step, 0])
@@ -70,13 +72,16 @@ def notebook(run: RunSpec, data: Split, labels: torch.Tensor, keys) -> tuple[tor
             optimizer.zero_grad()
             torch.nn.CrossEntropyLoss()(model(x), y).backward()
             optimizer.step()
-        scheduler.step()
     return model, kept_numbers
 
 
+BEFORE_THE_OPTIMIZER = "ignore:Detected call of `lr_scheduler.step\\(\\)` before"  # torch on where the notebook steps
+
+
+@pytest.mark.filterwarnings(BEFORE_THE_OPTIMIZER)
 def test_reforward_is_the_notebook_weight_for_weight(small):
     # long enough for the threshold to come down from its early peak and leave samples out
-    recipe = dataclasses.replace(QUICK, epochs=14, warmup_epochs=6)
+    recipe = dataclasses.replace(QUICK, epochs=14, warmup_epochs=6, decay_early=True)
     run = spec(reforward=True, noise_rate=0.4, seed=1, recipe=recipe)
     session = Session(run, small, "cpu")
     records = list(session)
@@ -89,6 +94,22 @@ def test_reforward_is_the_notebook_weight_for_weight(small):
     assert 0 < min(kept_numbers) < 10  # some were left out, never all
     shares = np.array(kept_numbers).reshape(8, -1).mean(1) / 10
     np.testing.assert_allclose([r.kept_share for r in records[6:]], shares)
+
+
+@pytest.mark.filterwarnings(BEFORE_THE_OPTIMIZER)
+@pytest.mark.parametrize("dataset", ["mnist", "fashion-mnist"])
+def test_the_learning_rate_drops_when_the_notebooks_does(dataset):
+    """By torch's own scheduler, stepped at the start of each epoch: before the 30th and the 60th."""
+    recipe, rates = RECIPES[dataset], []
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.05)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 30, 0.2)
+    for _ in range(80):
+        scheduler.step()
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+    assert [rates.count(rate) for rate in dict.fromkeys(rates)] == [29, 30, 21]
+    assert [recipe.learning_rate_at(epoch) for epoch in range(80)] == pytest.approx(rates)
+    assert (recipe.epochs, recipe.warmup_epochs) == (80, 30)
 
 
 def test_without_reforward_the_run_differs_only_after_warmup(small):

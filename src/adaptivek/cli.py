@@ -58,6 +58,8 @@ class Overrides(TypedDict, total=False):
     """epochs between drops of the learning rate"""
     decay_factor: float
     """what a drop multiplies it by"""
+    decay_early: bool
+    """each drop an epoch sooner, as in the paper's notebook"""
     augment: bool
     """images: shift and mirror at random"""
     precision: Literal["float32", "bfloat16"]
