@@ -242,6 +242,8 @@ def test_all_methods_of_a_seed_share_noise_weights_and_order(small):
 def test_measure_against_plain_python():
     rng = np.random.default_rng(0)
     losses, kept, clean = rng.exponential(size=(7, 5)), rng.random((7, 5)) < 0.5, rng.random((7, 5)) < 0.6
+    weights = rng.random((7, 5))  # of a method that relabels: not what is believed
+    weights[3] = 0.0
     losses[2, 3], kept[2, 3] = math.nan, False
     kept[4] = False  # a batch that keeps nothing has no precision
     clean[5] = False  # a batch without clean samples has no recall
@@ -256,19 +258,20 @@ def test_measure_against_plain_python():
             if not math.isnan(losses[step, i]):
                 (clean_losses if clean[step, i] else noisy_losses).append(losses[step, i])
     cuts = torch.arange(7.0)
-    steps = Steps(torch.tensor(losses), torch.tensor(kept).float(), torch.tensor(clean), cuts)
+    steps = Steps(*map(torch.tensor, (losses, weights, kept, clean)), cuts)
     found = {name: value.item() for name, value in measure(steps).items()}
     expected = {
         "train_loss": np.mean(clean_losses + noisy_losses),
-        "kept_share": kept.mean(),
+        "kept_share": weights.mean(),
         "precision": np.mean(precisions),
         "recall": np.mean(recalls),
+        "noise_ratio": 1 - kept.mean(),
         "threshold": 3,
         "clean_loss_mean": np.mean(clean_losses),
         "clean_loss_std": np.std(clean_losses),
         "noisy_loss_mean": np.mean(noisy_losses),
         "noisy_loss_std": np.std(noisy_losses),
-        "empty_steps": int((kept.sum(1) == 0).sum()),
+        "empty_steps": 1,
         "nonfinite": 1,
     }
     assert found == pytest.approx(expected)
@@ -282,7 +285,7 @@ def test_a_closer_look_against_numpy():
     rng = np.random.default_rng(0)
     losses, kept, clean = rng.exponential(4, size=(300, 5)), rng.random((300, 5)), rng.random((300, 5)) < 0.6
     losses[0, 0] = math.inf
-    detail = look_closer(3, Steps(*map(torch.tensor, (losses, kept, clean)), torch.zeros(300)))
+    detail = look_closer(3, Steps(*map(torch.tensor, (losses, kept, kept > 0.9, clean)), torch.zeros(300)))
     edges = [*np.arange(40) / 4, math.inf]
     np.testing.assert_array_equal(detail.clean_losses, np.histogram(losses[clean], edges)[0])
     np.testing.assert_array_equal(detail.noisy_losses, np.histogram(losses[~clean], edges)[0])

@@ -23,7 +23,7 @@ from .jobs import Job, draws, fresh_networks
 from .models import Conv2d, make_model, stackable, without_head
 from .objective import begin_epoch, cross_entropy, objective, own_losses, remember
 from .parts import Part, check_alike, in_parts, rule
-from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
+from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure, pace
 from .train import autocast, find_device, make_optimizer, recorded
 from .types import Selector
 from .views import augment, distort
@@ -78,7 +78,7 @@ class Stack:
         runs, size, steps = len(jobs), self.recipe.batch_size, self.steps_per_epoch
         self._now = torch.zeros(1, dtype=torch.int64, device=self.device)  # step of the epoch
         self._losses = torch.zeros(steps, runs, size, device=self.device)
-        self._weights = torch.zeros_like(self._losses)
+        self._weights, self._believed = torch.zeros_like(self._losses), torch.zeros_like(self._losses)
         self._cuts = torch.full((steps, runs), math.nan, device=self.device)
 
     def __iter__(self) -> Iterator[list[EpochRecord]]:
@@ -152,12 +152,12 @@ class Stack:
             self._advance()
         order = self._order.transpose(0, 1)
         clean = self._clean.gather(1, order.flatten(1)).view_as(order)
-        steps = Steps(self._losses.transpose(0, 1), self._weights.transpose(0, 1), clean, self._cuts.t())
-        with nullcontext() if self._average is None else self._average.in_use():
-            accuracy, validation = self._evaluate(), self._validate()
+        losses, weights, believed = (part.transpose(0, 1) for part in (self._losses, self._weights, self._believed))
+        steps = Steps(losses, weights, believed, clean, self._cuts.t())
         columns = {name: value.tolist() for name, value in measure(steps).items()}  # waits for the device
-        accuracies, validations = accuracy.tolist(), validation.tolist()
-        rate = self.steps_per_epoch * self.recipe.batch_size / (time.perf_counter() - started)
+        rate = pace(order, started)
+        with nullcontext() if self._average is None else self._average.in_use():
+            accuracies, validations = self._evaluate().tolist(), self._validate().tolist()
         self.epoch += 1
         records: list[EpochRecord] = [None] * len(self.jobs)  # type: ignore[list-item]
         for part in self._parts:
@@ -201,7 +201,7 @@ class Stack:
         judged = {number: self._judge(number, x) for number, part in enumerate(self._parts) if part.method.views > 1}
         logits = self._output(x, keys).float()
         plain = cross_entropy(logits.flatten(0, 1), labels[self._run_of].flatten()).view(logits.shape[:-1])
-        main, total, weights, cuts = plain.detach()[self._first], plain.new_zeros(()), [], []
+        main, total, weights, believed, cuts = plain.detach()[self._first], plain.new_zeros(()), [], [], []
         for number, (method, runs, networks, warmup, memory) in enumerate(self._parts):
             answered, losses = logits[networks], plain[networks]
             if method.networks > 1:
@@ -215,7 +215,8 @@ class Stack:
                 losses = own_losses(method, memory, *seen, rows[runs], warmup)
             means, outcome = objective(method, memory, losses, None, rows[runs], *seen, warmup=warmup)
             total = total + means.sum()  # no run has a say in another's gradient
-            weights.append(recorded(method, outcome.believed))
+            weights.append(recorded(method, outcome.weights))
+            believed.append(recorded(method, outcome.believed))
             cut = method.cut(outcome.memory.state)
             cuts.append(means.detach() * math.nan if cut is None else cut)
             remember(method, memory, outcome.memory, rows[runs])
@@ -226,6 +227,7 @@ class Stack:
             self._average.update()
         self._losses.index_copy_(0, self._now, main[None])
         self._weights.index_copy_(0, self._now, torch.cat(weights)[None])
+        self._believed.index_copy_(0, self._now, torch.cat(believed)[None])
         self._cuts.index_copy_(0, self._now, torch.cat(cuts)[None])
         self._now += 1
 

@@ -21,7 +21,7 @@ from .jobs import prepare as prepare
 from .models import without_head
 from .peers import Peers
 from .recipes import Recipe, RunSpec
-from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
+from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure, pace
 from .selection import Selection
 from .types import Selector, answers
 from .views import augment, distort
@@ -82,10 +82,10 @@ class Session:
             group["lr"] = self.spec.recipe.learning_rate_at(method.age(self.epoch))
         self.model.train()
         done = [self._step(*step, self.spec.reforward and selecting) for step in zip(*drawn, strict=True)]
-        losses, weights, cuts = (torch.stack(column) for column in zip(*done, strict=True))
-        steps = Steps(losses, weights, self._clean[drawn.order], cuts)
+        losses, weights, believed, cuts = (torch.stack(column) for column in zip(*done, strict=True))
+        steps = Steps(losses, weights, believed, self._clean[drawn.order], cuts)
         measured = {name: float(value) for name, value in measure(steps).items()}  # waits for the device
-        rate = drawn.order.numel() / (time.perf_counter() - started)
+        rate = pace(drawn.order, started)
         self.epoch += 1
         if self.epoch in self.spec.recipe.stages():
             self.details.append(look_closer(self.epoch, steps))
@@ -97,7 +97,7 @@ class Session:
 
     def _step(
         self, rows: Tensor, keys: Tensor, moves: Tensor, bends: Tensor, reforward: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         x, y = self.data.x[self._rows[rows]], self.labels[rows]
         if self.spec.recipe.augment:
             x = augment(x, moves)
@@ -107,19 +107,19 @@ class Session:
             self._output(x) if method.views == 1 else torch.stack([self._judged(x), self._output(distort(x, bends))])
         )
         loss = self.criterion(output, y, rows)
-        assert self.criterion.believed is not None
         losses = self.criterion.loss(output.detach() if answers(method) == 1 else output[0].detach(), y)
-        weights = recorded(method, self.criterion.believed)
+        weights, believed = recorded(method, self.criterion.weights), recorded(method, self.criterion.believed)
         if reforward and bool((kept := weights > 0).any()):
             set_keys(self.model, keys[1])
-            loss = self.criterion.loss(self._output(x[kept]), y[kept]).mean()
+            again = self.criterion.loss(self._output(x[kept]), y[kept])
+            loss = (again * weights[kept]).sum() / weights.sum()
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
         if self.average is not None:
             self.average.update()
         cut = self.criterion.method.cut(self.criterion.memory.state)
-        return losses, weights, losses.new_tensor(math.nan) if cut is None else cut.clone()
+        return losses, weights, believed, losses.new_tensor(math.nan) if cut is None else cut.clone()
 
     def _output(self, x: Tensor) -> Tensor:
         with autocast(self.spec.recipe, self.device):
@@ -204,9 +204,10 @@ def networks(model: nn.Module) -> list[nn.Module]:
     return list(model.networks) if isinstance(model, Peers) else [model]
 
 
-def recorded(method: Selector[Any], weights: Tensor) -> Tensor:
+def recorded(method: Selector[Any], weights: Tensor | None) -> Tensor:
     """Of weights with several answers to each sample, (..., answers, B), those that go into the records: of the
     first network, or of the view that is learned from."""
+    assert weights is not None  # there has been a step
     return weights if answers(method) == 1 else weights[..., 0 if method.networks > 1 else -1, :]
 
 
