@@ -129,8 +129,8 @@ class RunSpec:
         check_number("RunSpec", "seed", self.seed, 0, whole=True)
         self.make_noise()
         method = self.make_method()
-        if self.reforward and (answers(method) > 1 or type(method).believed is not Selector.believed):
-            raise ValueError(f"RunSpec: reforward must be False for {method.name}, got True")
+        if self.reforward and not _only_weighs(method):
+            raise ValueError(f"RunSpec: reforward must be False for {method.name}, which does more than weigh")
         if self.ratio_error and not told_ratio(self.method):
             raise ValueError(f"RunSpec: ratio_error must be 0 for {self.method}, which is not told the noise ratio")
 
@@ -159,6 +159,13 @@ class RunSpec:
         """
         text = json.dumps(_not_default(self) | {"recipe": _not_default(self.recipe)}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _only_weighs(method: Selector[Any]) -> bool:
+    """Whether a second pass with plain cross-entropy can do what the method asks for."""
+    kind = type(method)
+    plain = kind.losses is Selector.losses and kind.believed is Selector.believed
+    return plain and answers(method) == 1
 
 
 def _not_default(spec: RunSpec | Recipe) -> dict[str, Any]:
