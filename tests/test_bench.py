@@ -17,7 +17,8 @@ from adaptivek import bench as module
 from adaptivek import engines
 from adaptivek.bench import PRESETS, Grid, bench
 from adaptivek.engines import Settings, choose, train_unit
-from adaptivek.recipes import NOTEBOOK, RECIPES, Recipe, RunSpec
+from adaptivek.methods import METHODS
+from adaptivek.recipes import NOTEBOOK, RECIPES, Recipe, Resolved, RunSpec
 from adaptivek.store import Result, Store
 from adaptivek.train import Session, prepare
 
@@ -100,7 +101,7 @@ def test_identity_tells_runs_apart_and_nothing_else():
     changed = [
         *(dataclasses.replace(spec, **{key: value}) for key, value in {
             "dataset": "mnist", "method": "rt", "noise": "symmetric", "noise_rate": 0.3, "exact_noise": True,
-            "seed": 1, "reforward": True, "ratio_error": 0.2,
+            "seed": 1, "reforward": True, "ratio_error": 0.1,
         }.items()),
         *(dataclasses.replace(spec, recipe=dataclasses.replace(spec.recipe, **{key: value})) for key, value in {
             "network": "notebook-cnn", "epochs": 7, "warmup_epochs": 7, "batch_size": 7, "optimizer": "adam",
@@ -112,7 +113,32 @@ def test_identity_tells_runs_apart_and_nothing_else():
     assert len({one.identity() for one in [spec, *changed]}) == 1 + len(changed)
     assert RunSpec("digits", noise_rate=1).identity() == RunSpec("digits", noise_rate=1.0).identity()
     # written down once: it must be the same in every version that is to read old results
-    assert RunSpec("mnist", "mkl", noise_rate=0.4, seed=2).identity() == "fcb0ff62daaf7ccf"
+    recorded = Resolved("mkl", {"keep": 0.6}, 1)
+    assert RunSpec("mnist", "mkl", noise_rate=0.4, seed=2).identity(recorded) == "b74b5f49dedd3bc6"
+
+
+def test_a_run_is_what_its_method_resolves_to_however_it_is_written(monkeypatch):
+    def identity(method: str, rate: float = 0.4, **more: float) -> str:
+        return RunSpec("digits", method, noise_rate=rate, **more).identity()
+
+    assert identity("mkl") == identity("mkl:keep=0.6") == identity("mkl", ratio_error=0.0)
+    assert identity("mkl", 0.7) == identity("mkl:keep=0.3", 0.7)  # though 1 - 0.7 is not quite 0.3
+    assert identity("mkl", ratio_error=0.2) == identity("mkl:keep=0.4")
+    assert identity("adaptive-k") == identity("adaptive-k:beta1=0.9,threshold=paper")
+    assert identity("mkl", 0) == identity("mkl:keep=1", 0.0)
+    assert RunSpec("digits", seed=10**15).identity() != RunSpec("digits", seed=10**15 + 1).identity()
+    before = [identity("adaptive-k"), identity("adaptive-k:beta1=0.8"), identity("mkl")]
+    monkeypatch.setattr(METHODS["mkl"], "revision", METHODS["mkl"].revision + 1)
+
+    @dataclasses.dataclass(frozen=True)
+    class Other(METHODS["adaptive-k"]):
+        beta1: float = 0.8
+
+    monkeypatch.setitem(METHODS, "adaptive-k", Other)  # the same method with another default
+    after = [identity("adaptive-k"), identity("adaptive-k:beta1=0.8"), identity("mkl")]
+    assert after[0] == after[1] == before[1]
+    assert before[0] not in after
+    assert before[2] not in after
 
 
 def test_methods_that_are_told_the_ratio_can_be_told_a_wrong_one():
@@ -166,7 +192,6 @@ def test_results_hold_what_the_session_gave(tmp_path, plain):
         lambda raw: gzip.compress(b"{}"),
         lambda raw: gzip.compress(b"not JSON"),
         lambda raw: gzip.compress(gzip.decompress(raw).replace(b'"seed":0', b'"seed":1')),
-        lambda raw: gzip.compress(gzip.decompress(raw).replace(b'"format":1', b'"format":9')),
         lambda raw: gzip.compress(gzip.decompress(raw).replace(b'"epoch":[1,2]', b'"epoch":[1]')),
     ],
 )
@@ -175,7 +200,11 @@ def test_what_is_no_result_is_set_aside_and_done_again(tmp_path, plain, spoil):
     (good,) = bench([spec], tmp_path, "local", Settings("cpu"))
     path = Store(tmp_path).path(spec)
     path.write_bytes(spoil(path.read_bytes()))
-    with pytest.warns(UserWarning, match=f"{path.name} is not a result and was moved to"):
+    spoiled = path.read_bytes()
+    assert Store(tmp_path).read(spec) is None
+    assert Store(tmp_path).read_all() == []
+    assert path.read_bytes() == spoiled  # who reads moves nothing
+    with pytest.warns(UserWarning, match=f"{path.name} is not a result: .* it was moved to"):
         (again,) = bench([spec], tmp_path, "local", Settings("cpu"))
     assert everything([again]) == everything([good])
     assert plain == [spec, spec]

@@ -269,10 +269,11 @@ def report(
     from .report.page import read
     from .report.tables import failures, rows
     from .report.text import markdown as as_markdown
+    from .report.text import notes
 
     if markdown:
-        results = read(folder)
-        sys.stdout.write(as_markdown(rows(results), failures(results)))
+        results, others = read(folder)
+        sys.stdout.write(as_markdown(rows(results), failures(results), notes(results, others)))
     else:
         _report(folder, folder if target is None else target)
 
@@ -281,10 +282,11 @@ def _report(folder: Path, target: Path) -> None:
     from .report.page import read, write
     from .report.tables import failures, rows
     from .report.terminal import show
+    from .report.text import notes
 
-    results = read(folder)
-    page = write(results, target)  # before printing, which a closed pipe may cut short
-    show(out, rows(results), len(failures(results)))
+    results, others = read(folder)
+    page = write(results, target, others)  # before printing, which a closed pipe may cut short
+    show(out, rows(results), len(failures(results)), notes(results, others))
     out.print(f"written to {page}", highlight=False, markup=False, soft_wrap=True)
 
 

@@ -23,6 +23,7 @@ import torch
 from .checks import check_choice, check_number
 from .data import Split, load
 from .jobs import prepare
+from .made import made_here
 from .models import make_model, stackable
 from .parts import ages, shape
 from .recipes import RunSpec
@@ -123,7 +124,7 @@ def _as_tasks(cluster: Any, work: Work, settings: Settings) -> Iterator[Result]:
         try:
             yield from cluster.get(reference)
         except cluster.exceptions.RayError as error:
-            yield Result(spec, failure=_reason(error))
+            yield _failed(spec, settings.device, _reason(error))
         settings.tick(spec.recipe.epochs)
 
 
@@ -172,7 +173,7 @@ def train_unit(
         return _train_unit(unit, device, root, tick, started)
     except Exception as error:
         if len(unit) == 1:
-            return [Result(unit[0], seconds=time.perf_counter() - started, failure=_reason(error))]
+            return [_failed(unit[0], device, _reason(error), time.perf_counter() - started)]
     # outside of the handler, which would keep the failed stack in memory
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -197,10 +198,15 @@ def _train_unit(
             history.append(record)
         tick(len(unit))
     seconds, kind = time.perf_counter() - started, "stacked" if len(unit) > 1 else "alone"
+    made = made_here(unit[0].recipe, find_device(device))
     return [
-        Result(spec, history, detail, seconds, kind, _lost(history))
+        Result(spec, history, detail, seconds, kind, _lost(history), made)
         for spec, history, detail in zip(unit, histories, details, strict=True)
     ]
+
+
+def _failed(spec: RunSpec, device: str, reason: str, seconds: float = 0.0) -> Result:
+    return Result(spec, seconds=seconds, failure=reason, made=made_here(spec.recipe, find_device(device)))
 
 
 def _for_a_stack(spec: RunSpec) -> bool:
@@ -231,26 +237,35 @@ def _in_processes(units: Iterator[Unit], settings: Settings) -> Iterator[Result]
 
     executor = pool(number)
     running: dict[Future[list[Result]], Unit] = {}
+    lost: list[Unit] = []
     try:
         while True:
-            while len(running) < number and (unit := next(units, None)):
-                running[executor.submit(_in_worker, unit, settings.device, settings.root)] = unit
-            if not running:
+            while not lost and len(running) < number and (unit := next(units, None)):
+                try:
+                    running[executor.submit(_in_worker, unit, settings.device, settings.root)] = unit
+                except BrokenProcessPool:
+                    lost.append(unit)
+            if not running and not lost:
                 return
             done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
             settings.tick(counter.value - seen)
             seen = counter.value
-            if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
-                # a worker was killed, and took the pool with it: each of its units in a pool of its own
-                for unit in running.values():
+            broken = bool(lost) or any(isinstance(future.exception(), BrokenProcessPool) for future in done)
+            # a broken pool leaves no unit without an answer, so that waiting for all of them takes no time
+            for future in list(running) if broken else done:
+                unit = running.pop(future)
+                if isinstance(future.exception(), BrokenProcessPool):
+                    lost.append(unit)
+                else:
+                    yield from future.result()
+            if broken:
+                # a worker was killed, and took the pool with it: each unit that was lost in a pool of its own
+                for unit in lost:
                     with pool(1) as single:
                         yield from _survive(single, unit, settings)
-                running.clear()
+                lost.clear()
+                executor.shutdown()
                 executor = pool(number)
-                continue
-            for future in done:
-                del running[future]
-                yield from future.result()
     finally:
         executor.shutdown(cancel_futures=True)
 
@@ -259,7 +274,8 @@ def _survive(executor: ProcessPoolExecutor, unit: Unit, settings: Settings) -> l
     try:
         return executor.submit(_in_worker, unit, settings.device, settings.root).result()
     except BrokenProcessPool:
-        return [Result(spec, failure="the process that trained it was killed, twice: out of memory?") for spec in unit]
+        reason = "the process that trained it was killed, twice: out of memory?"
+        return [_failed(spec, settings.device, reason) for spec in unit]
 
 
 _counter: Any = None

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .checks import check_choice, check_number
 from .methods import METHODS, build
@@ -53,6 +53,10 @@ class Recipe:
     def learning_rate_at(self, epoch: int) -> float:
         """The learning rate of an epoch, from 0."""
         return self.learning_rate * self.decay_factor ** ((epoch + self.decay_early) // self.decay_every)
+
+    def precision_on(self, device: str) -> str:
+        """That of the forward pass on a kind of device. Few processors are faster in bfloat16: they have float32."""
+        return self.precision if device == "cuda" else "float32"
 
     def stages(self) -> set[int]:
         """Epochs, from 1, of which more is recorded: the first, the last plain one, one amid selection, the last."""
@@ -109,6 +113,14 @@ def told_ratio(text: str) -> bool:
     return name in METHODS and METHODS[name].needs_ratio and "keep=" not in rest
 
 
+class Resolved(NamedTuple):
+    """A method as it is run: with all that its name and the run leave open."""
+
+    name: str
+    parameters: dict[str, Any]
+    revision: int
+
+
 @dataclass(frozen=True)
 class RunSpec:
     """All that decides a run. Two runs with equal specifications on one device give equal results."""
@@ -144,21 +156,41 @@ class RunSpec:
             return build(self.method, keep=1 - min(max(self.noise_rate + self.ratio_error, 0.0), MOST_NOISE))
         return build(self.method, keep=1 - self.noise_rate) if self.noise_rate < 1 else build(self.method)
 
+    def resolved(self) -> Resolved:
+        method = self.make_method()
+        return Resolved(method.name, dataclasses.asdict(method), method.revision)  # type: ignore[call-overload]
+
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> RunSpec:
         return cls(**(fields | {"recipe": Recipe(**fields["recipe"])}))
 
+    @classmethod
+    def as_recorded(cls, fields: dict[str, Any]) -> RunSpec:
+        """Of a run that was done, maybe by another version: its method or network need not be known here."""
+        recipe: Recipe = _unchecked(Recipe, fields["recipe"])
+        spec: RunSpec = _unchecked(cls, fields | {"recipe": recipe})
+        return spec
+
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
-    def identity(self) -> str:
+    def identity(self, recorded: Resolved | None = None) -> str:
         """A short hash of all of it: equal for equal runs, in every process and on every machine.
 
-        What is as by default is left out, so that a field added later does not make old results strangers; hence
-        no default may ever change.
+        The method counts as what it resolves to, with every parameter and its revision: however it is written, and
+        whatever becomes of its defaults. Of the rest what is as by default is left out, so that a field added later
+        does not make old results strangers; hence no default of these may ever change.
+
+        Args:
+            recorded: the method as it was run, of a result; unless given, as it is here.
         """
-        text = json.dumps(_not_default(self) | {"recipe": _not_default(self.recipe)}, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        name, parameters, revision = recorded or self.resolved()
+        fields = _not_default(self) | {
+            "recipe": _not_default(self.recipe),
+            "method": [name, {key: _plain(value) for key, value in parameters.items()}, revision],
+        }
+        fields.pop("ratio_error", None)  # it is in the parameters
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _only_weighs(method: Selector[Any]) -> bool:
@@ -171,8 +203,25 @@ def _only_weighs(method: Selector[Any]) -> bool:
 def _not_default(spec: RunSpec | Recipe) -> dict[str, Any]:
     values = {field.name: (getattr(spec, field.name), field.default) for field in dataclasses.fields(spec)}
     return {
-        # a rate of 1 and one of 1.0 are the same
-        name: float(value) if isinstance(default, float) else value
+        name: _plain(value)
         for name, (value, default) in values.items()
-        if value != default and name != "recipe"
+        if value != default and name not in ("recipe", "method")
     }
+
+
+def _plain(value: Any) -> Any:
+    """A real number without what the last digits of a subtraction add, or its type: 1 - 0.7 is 0.3, and 1.0 is 1."""
+    if not isinstance(value, float):
+        return value
+    short = float(f"{value:.12g}")
+    return int(short) if short.is_integer() else short
+
+
+def _unchecked(kind: type[Any], fields: dict[str, Any]) -> Any:
+    """A dataclass with these fields as they are."""
+    made = object.__new__(kind)
+    for each in dataclasses.fields(kind):
+        if each.name not in fields and each.default is dataclasses.MISSING:
+            raise ValueError(f"{kind.__name__}: {each.name} must be given, got none")
+        object.__setattr__(made, each.name, fields.get(each.name, each.default))
+    return made

@@ -212,8 +212,8 @@ def recorded(method: Selector[Any], weights: Tensor | None) -> Tensor:
 
 
 def autocast(recipe: Recipe, device: torch.device) -> torch.autocast:
-    """The precision of the forward pass. A processor computes in float32: few are faster in bfloat16."""
-    enabled = recipe.precision == "bfloat16" and device.type == "cuda"
+    """The precision of the forward pass."""
+    enabled = recipe.precision_on(device.type) == "bfloat16"
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
 
 

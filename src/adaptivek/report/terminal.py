@@ -12,10 +12,11 @@ from .tables import PAPER_SETTINGS, Row, all_methods, claims, ranked
 from .text import named, needed, rate_name, setting_name, short
 
 MOST_COLUMNS = 8  # of methods; more are rows
+MOST_NOTES = 5
 
 
-def show(console: Console, table: Sequence[Row], failed: int) -> None:
-    """Print them: the accuracies are those of the last epoch, the best of each row in bold."""
+def show(console: Console, table: Sequence[Row], failed: int, others: Sequence[str] = ()) -> None:
+    """Print them: the accuracies are those of the last epoch, the best of each row in bold. ``others``: see `notes`."""
     counts = Table("", "last epoch", "best epoch on test", "the paper", box=None, pad_edge=False)
     for last, best in zip(claims(table, "last"), claims(table, "best"), strict=True):
         both = (f"{claim.holds} of {claim.settings}" for claim in (last, best))
@@ -30,6 +31,9 @@ def show(console: Console, table: Sequence[Row], failed: int) -> None:
         console.print(_by_method(table) if len(methods) > max(MOST_COLUMNS, len(table)) else _by_setting(table))
     if failed:
         console.print(f"{failed} failed: the page says why", style="red", highlight=False)
+    more = [f"and {len(others) - MOST_NOTES} more like these: the page has them"] if len(others) > MOST_NOTES else []
+    for line in [*others[:MOST_NOTES], *more]:
+        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 # names come from outside: as text, not as markup
