@@ -39,6 +39,7 @@ class LabelNoisedTrim(Selector[Count]):
     summary: ClassVar[str] = "replaces some labels at random, then drops the largest and smallest losses"
     paper: ClassVar[str] = "Nakamura et al. 2020"
     needs_rows: ClassVar[bool] = True
+    leaves_out: ClassVar[bool] = False  # the share is set, whatever the labels are
 
     def __post_init__(self) -> None:
         check_number("LabelNoisedTrim", "flip", self.flip, 0, 1)
