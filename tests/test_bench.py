@@ -101,7 +101,7 @@ def test_identity_tells_runs_apart_and_nothing_else():
     changed = [
         *(dataclasses.replace(spec, **{key: value}) for key, value in {
             "dataset": "mnist", "method": "rt", "noise": "symmetric", "noise_rate": 0.3, "exact_noise": True,
-            "seed": 1, "reforward": True, "ratio_error": 0.1,
+            "seed": 1, "reforward": True, "ratio_error": 0.1, "text": "body", "label": "mood",
         }.items()),
         *(dataclasses.replace(spec, recipe=dataclasses.replace(spec.recipe, **{key: value})) for key, value in {
             "network": "notebook-cnn", "epochs": 7, "warmup_epochs": 7, "batch_size": 7, "optimizer": "adam",
@@ -248,7 +248,10 @@ def test_a_stack_that_fails_is_halved_to_find_out_which(monkeypatch):
 
 
 def test_missing_data_is_heard_of_before_anything_is_trained(tmp_path, plain):
-    specs = [*GRID.specs(**QUICK), *Grid(datasets=["no-such-set"], seeds=1).specs()]
+    with pytest.raises(ValueError, match="load: dataset must be one of digits"):
+        Grid(datasets=["no-such-set"], seeds=1).specs()
+    specs = GRID.specs(**QUICK)
+    specs.append(dataclasses.replace(specs[0], dataset="no-such-set"))
     with pytest.raises(ValueError, match="load: dataset must be one of digits"):
         list(bench(specs, tmp_path, "local", Settings("cpu")))
     assert not plain

@@ -177,7 +177,11 @@ def test_columns_are_found_and_labels_numbered(lines, classes, tmp_path):
 @pytest.mark.parametrize(
     ("name", "lines", "message"),
     [
-        ("a.csv", ["review,sentiment", "good,yes"], r"several could be the label: review, sentiment, of review \(text"),
+        (
+            "a.csv",
+            ["review,sentiment", *["good,yes"] * 2],
+            r"several could be the label: review, sentiment, of review \(text",
+        ),
         (
             "a.csv",
             ["a,b,label", "x,y,1"],

@@ -13,8 +13,9 @@ from typing import Any
 from filelock import BaseFileLock
 
 from .checks import check_number
-from .engines import ENGINES, Settings, Unit, choose, load_once
-from .recipes import PAPER_DATASETS, PAPER_METHODS, RECIPES, Recipe, RunSpec, told_ratio
+from .engines import ENGINES, Settings, Unit, choose, find_recipe, load_once
+from .jobs import check_network
+from .recipes import PAPER_DATASETS, PAPER_METHODS, RunSpec, told_ratio
 from .store import Result, Store
 
 
@@ -28,18 +29,33 @@ class Grid:
     methods: Sequence[str] = PAPER_METHODS
     seeds: int = 3
     ratio_errors: Sequence[float] = (0.0,)  #: for methods that are told the noise ratio: added to it
+    text: str = ""  #: the column of the texts or images of the data sets; found if not given
+    label: str = ""  #: the column of the labels, likewise
 
     def __post_init__(self) -> None:
         check_number("bench", "seeds", self.seeds, 1, whole=True)
 
-    def specs(self, **changes: Any) -> list[RunSpec]:
-        """The runs, those of one setting beside each other; ``changes`` replace parts of every recipe."""
-        recipes = {
-            name: dataclasses.replace(RECIPES.get(name, Recipe()), **changes)  # raises what is wrong with them
+    def specs(self, root: Path | None = None, **changes: Any) -> list[RunSpec]:
+        """The runs, those of one setting beside each other; ``changes`` replace parts of every recipe.
+
+        Data that has no recipe of its own is loaded, from ``root`` if it is there, to find one by what it is.
+        """
+        recipes = {  # raises what is wrong with the changes
+            name: dataclasses.replace(find_recipe(name, root, self.text, self.label), **changes)
             for name in self.datasets
         }
         return [
-            RunSpec(dataset, method, noise, rate, seed=seed, recipe=recipes[dataset], ratio_error=error)
+            RunSpec(
+                dataset,
+                method,
+                noise,
+                rate,
+                seed=seed,
+                recipe=recipes[dataset],
+                ratio_error=error,
+                text=self.text,
+                label=self.label,
+            )
             for dataset, noise, rate, seed, method in itertools.product(
                 self.datasets, self.noises, self.noise_rates, range(self.seeds), self.methods
             )
@@ -132,8 +148,9 @@ def bench(
         yield result
     done = {result.identity for result in there}
     waiting = [spec for spec in specs if spec.identity() not in done]
-    for dataset, seed in sorted({(spec.dataset, spec.seed) for spec in waiting}):
-        load_once(dataset, seed, settings.root)  # missing data is a mistake to hear of now, not a failed run
+    # missing data, or a network that cannot take it, is a mistake to hear of now, not a failed run
+    for spec in {(spec.dataset, spec.seed, spec.recipe.network): spec for spec in waiting}.values():
+        check_network(spec.recipe.network, load_once(spec, settings.root))
     if name == "stacked":
         waiting.sort(key=lambda spec: spec.method)  # runs of one rule are faster together
     work = LockedWork(waiting, store, failed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from . import __version__
 
@@ -18,6 +18,9 @@ try:
     from .terminal import out, progress_bar
 except ImportError:
     sys.exit("the adaptivek command needs more than the library: pip install 'adaptivek[cli]'")
+
+if TYPE_CHECKING:
+    from .data import Split
 
 DESCRIPTION = f"""\
 Train good models on badly labelled data (adaptivek {__version__}).
@@ -83,6 +86,8 @@ def train(
     reforward: bool = False,
     device: str = "auto",
     data_root: Path | None = None,
+    text: str = "",
+    label: str = "",
 ) -> None:
     """Train one network and write what happened.
 
@@ -102,16 +107,21 @@ def train(
         reforward: run the kept samples through the network a second time, as the paper's notebook does
         device: where to train: auto, cpu, cuda
         data_root: folder of data sets; ADAPTIVEK_DATA unless given
+        text: data of your own: the column that holds the texts or images; found if not given
+        label: data of your own: the column that holds the labels; found if not given
     """
-    from .recipes import RECIPES, Recipe, RunSpec
+    from .engines import find_recipe, load_once
+    from .recipes import RunSpec
     from .runs import run
 
-    recipe = dataclasses.replace(RECIPES.get(dataset, Recipe()), **overrides)
-    spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe)
+    recipe = dataclasses.replace(find_recipe(dataset, data_root, text, label), **overrides)
+    spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe, text=text, label=label)
+    data = load_once(spec, data_root)
+    _tell(dataset, data)
     record = None
     with progress_bar() as progress:
         task = progress.add_task("epochs", total=recipe.epochs, status="")
-        for record in run(spec, folder, device=device, root=data_root):
+        for record in run(spec, folder, data, device):
             phase = "selecting" if record.selecting else "warming up"
             progress.update(
                 task, advance=1, status=f"{phase}  accuracy {record.test_accuracy:.3f}  kept {record.kept_share:.2f}"
@@ -140,6 +150,8 @@ def bench(
     workers: int = 0,
     device: str = "auto",
     data_root: Path | None = None,
+    text: str = "",
+    label: str = "",
     retry_failed: bool = False,
 ) -> None:
     """Compare methods over data sets, noise and seeds, and write a report.
@@ -161,12 +173,15 @@ def bench(
         workers: worker processes; 0: one for each core
         device: where to train: auto, cpu, cuda
         data_root: folder of data sets; ADAPTIVEK_DATA unless given
+        text: data of your own: the column that holds the texts or images; found if not given
+        label: data of your own: the column that holds the labels; found if not given
         retry_failed: do runs again that have failed before
     """
     from .bench import PRESETS, Grid
     from .bench import bench as carry_out
-    from .engines import Settings
+    from .engines import Settings, load_once
     from .methods import METHODS
+    from .recipes import RECIPES
 
     grid = PRESETS[preset]
     grid = Grid(
@@ -176,8 +191,13 @@ def bench(
         methods=tuple(METHODS) if methods == ("all",) else methods or grid.methods,
         seeds=grid.seeds if seeds is None else seeds,
         ratio_errors=ratio_errors or grid.ratio_errors,
+        text=text,
+        label=label,
     )
-    specs = grid.specs(**overrides)
+    specs = grid.specs(data_root, **overrides)
+    for spec in {spec.dataset: spec for spec in specs}.values():
+        if spec.dataset not in RECIPES:
+            _tell(spec.dataset, load_once(spec, data_root))
     done = failed = 0
     with progress_bar() as progress:
         # the bar counts epochs of single runs, so that it moves while a stack of many is trained
@@ -276,6 +296,14 @@ def report(
         sys.stdout.write(as_markdown(rows(results), failures(results), notes(results, others)))
     else:
         _report(folder, folder if target is None else target)
+
+
+def _tell(dataset: str, data: Split) -> None:
+    """What was taken of a data set."""
+    rows = f"{len(data.y):,} rows to train on and {len(data.y_test):,} to test on, {data.classes} classes"
+    kind = "texts" if data.vocabulary else "images"
+    columns = "; {} from column {}, labels from column {}".format(kind, *data.columns) if all(data.columns) else ""
+    out.print(f"{dataset}: {rows}{columns}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _report(folder: Path, target: Path) -> None:

@@ -26,7 +26,7 @@ from .jobs import prepare
 from .made import made_here
 from .models import make_model, stackable
 from .parts import ages, shape
-from .recipes import RunSpec
+from .recipes import RECIPES, Recipe, RunSpec, recipe_by_kind
 from .records import EpochRecord
 from .stacked import Stack
 from .store import Result
@@ -82,7 +82,7 @@ def stacked(work: Work, settings: Settings) -> Iterator[Result]:
     def alike(spec: RunSpec) -> object:
         if not stackable(spec.recipe.network) or spec.reforward:
             return spec  # like no other
-        return spec.recipe, ages(spec), _shape(spec.dataset, spec.seed, settings.root)
+        return spec.recipe, ages(spec), _shape(*_source(spec, settings.root))
 
     if settings.gpu:
         while unit := work.take(LARGEST_STACK["cuda"], alike):
@@ -147,21 +147,37 @@ def _launch_bound(spec: RunSpec, root: Path | None) -> bool:
 
     if not stackable(spec.recipe.network):
         return False
-    data = load_once(spec.dataset, spec.seed, root)
+    data = load_once(spec, root)
     with FlopCounterMode(display=False) as counter:
         make_model(spec.recipe.network, data.inputs, data.classes)(data.x[: spec.recipe.batch_size])
     return int(counter.get_total_flops()) < LAUNCH_BOUND
 
 
+def load_once(spec: RunSpec, root: Path | None) -> Split:
+    """The data of a run; runs on the same data share it."""
+    return _load(*_source(spec, root))
+
+
+def find_recipe(dataset: str, root: Path | None, text: str = "", label: str = "") -> Recipe:
+    """That of a data set which has one; for others by what they are, for which they are loaded."""
+    return RECIPES.get(dataset) or recipe_by_kind(_load(dataset, 0, root, text, label))
+
+
+Source = tuple[str, int, Path | None, str, str]
+
+
+def _source(spec: RunSpec, root: Path | None) -> Source:
+    return spec.dataset, spec.seed, root, spec.text, spec.label
+
+
 @functools.lru_cache(maxsize=8)
-def load_once(dataset: str, seed: int, root: Path | None) -> Split:
-    """As `load`; runs on the same data share it."""
-    return load(dataset, seed=seed, root=root)
+def _load(dataset: str, seed: int, root: Path | None, text: str, label: str) -> Split:
+    return load(dataset, seed=seed, root=root, text=text, label=label)
 
 
 @functools.cache
-def _shape(dataset: str, seed: int, root: Path | None) -> object:
-    return shape(load_once(dataset, seed, root))
+def _shape(*source: Any) -> object:
+    return shape(_load(*source))
 
 
 def train_unit(
@@ -184,7 +200,7 @@ def train_unit(
 def _train_unit(
     unit: Unit, device: str, root: Path | None, tick: Callable[[int], object], started: float
 ) -> list[Result]:
-    jobs = [prepare(spec, load_once(spec.dataset, spec.seed, root)) for spec in unit]
+    jobs = [prepare(spec, load_once(spec, root)) for spec in unit]
     histories: list[list[EpochRecord]] = [[] for _ in unit]
     epochs: Iterable[list[EpochRecord]]
     if len(unit) == 1 and (find_device(device).type != "cuda" or not _for_a_stack(unit[0])):

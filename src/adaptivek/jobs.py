@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,7 +44,8 @@ class Job(NamedTuple):
 
 def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = None) -> Job:
     """Load the data, unless it is given, and make its labels wrong."""
-    data = load(spec.dataset, seed=spec.seed, root=root) if data is None else data
+    if data is None:
+        data = load(spec.dataset, seed=spec.seed, root=root, text=spec.text, label=spec.label)
     rows = len(data.y)
     if rows < spec.recipe.batch_size:
         raise ValueError(f"Recipe: batch_size must be at most the {rows} training rows, got {spec.recipe.batch_size}")
@@ -53,6 +55,7 @@ def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = 
         raise ValueError(f"RunSpec: method must be one without views for data that are not images, got {spec.method}")
     if spec.noise == "instance" and data.vocabulary:
         raise ValueError("RunSpec: noise must not be instance for texts: numbers of words are no features")
+    check_network(spec.recipe.network, data)
     features = data.x if spec.noise == "instance" else None
     labels, manifest = corrupt(
         data.y,
@@ -66,6 +69,23 @@ def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = 
     if len(used) < spec.recipe.batch_size or (spec.recipe.hold_out and not len(held)):
         raise ValueError(f"Recipe: hold_out must leave rows on both sides of {rows}, got {spec.recipe.hold_out}")
     return Job(spec, data, labels[used], (labels == data.y)[used], manifest, used, held, labels[held])
+
+
+def check_network(name: str, data: Split) -> None:
+    """Raise unless the network takes such data."""
+    if not _takes(name, data.x.shape[1:], data.x.dtype, data.inputs, data.classes):
+        raise ValueError(f"Recipe: network must be one that takes {data.kind}, got {name}")
+
+
+@functools.lru_cache(maxsize=64)
+def _takes(network: str, shape: torch.Size, dtype: torch.dtype, inputs: int, classes: int) -> bool:
+    """Tried on two rows: what a network can do with them, it knows best."""
+    try:
+        with torch.no_grad():
+            make_model(network, inputs, classes).eval()(torch.zeros(2, *shape, dtype=dtype))
+    except (RuntimeError, IndexError):
+        return False
+    return True
 
 
 def hold_back(rows: int, share: float, seed: int) -> tuple[Tensor, Tensor]:

@@ -6,13 +6,16 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .checks import check_choice, check_number
 from .methods import METHODS, build
 from .models import MODELS
 from .noise import NOISES, Noise
 from .types import Selector, answers
+
+if TYPE_CHECKING:
+    from .data import Split
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,30 @@ RECIPES: dict[str, Recipe] = {
     ),
     **dict.fromkeys(("imdb", "sarcasm", "hotel", "20newsgroups"), _TEXT),
 }
+#: which pixels a side the networks of two of these take; the others take any from 8 on
+SIDES = {"digits": (8, 9), "mnist": (28, 31)}
+
+
+#: steps that an epoch of a recipe by kind has at least, rows permitting, and all of it at most
+FEW_STEPS, MANY_STEPS, SMALLEST_BATCH = 50, 40_000, 8
+
+
+def recipe_by_kind(data: Split) -> Recipe:
+    """The recipe for data that has none of its own: that of the benchmark's data of its kind, with batches by its rows.
+
+    Smaller batches of SGD take smaller steps in proportion. Nothing is mirrored: what it would be is not known.
+    """
+    if data.vocabulary:
+        recipe = _TEXT
+    else:
+        sides = data.x.shape[-2:]
+        fitting = [name for name, (low, high) in SIDES.items() if all(low <= side <= high for side in sides)]
+        recipe = dataclasses.replace(RECIPES[fitting[0] if fitting else "cifar10"], augment=False)
+    rows = len(data.y)
+    most = max(recipe.batch_size, rows * recipe.epochs // MANY_STEPS)
+    size = max(SMALLEST_BATCH, min(most, rows // FEW_STEPS))
+    slower = min(1.0, size / recipe.batch_size) if recipe.optimizer == "sgd" else 1.0
+    return dataclasses.replace(recipe, batch_size=size, learning_rate=recipe.learning_rate * slower)
 
 
 MOST_NOISE = 0.95  # that a method is told of, however wrong: it must keep something
@@ -134,6 +161,8 @@ class RunSpec:
     reforward: bool = False  #: run the kept samples through the network again, as the notebook does
     recipe: Recipe = field(default_factory=Recipe)
     ratio_error: float = 0.0  #: how far a method that must be told the noise ratio is told a wrong one
+    text: str = ""  #: the column of the texts or images; found if not given, see `data.load`
+    label: str = ""  #: the column of the labels, likewise
 
     def __post_init__(self) -> None:
         check_number("RunSpec", "noise_rate", self.noise_rate, 0, 1)
