@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from . import __version__
 
@@ -15,7 +16,8 @@ try:
     from rich.table import Table
 
     from .auditing.command import audit
-    from .terminal import out, progress_bar
+    from .overrides import Overrides as Overrides
+    from .terminal import out, progress_bar, trained_on
 except ImportError:
     sys.exit("the adaptivek command needs more than the library: pip install 'adaptivek[cli]'")
 
@@ -36,41 +38,6 @@ no second model. The share it leaves out tells how noisy the data is.
   adaptivek report runs/bench                                 tables and figures of many runs, on one page
   adaptivek theory --out theory                               which method has the smaller error, and why
 """
-
-
-class Overrides(TypedDict, total=False):
-    """The recipe of the data set, field by field; what is not given stays as it is."""
-
-    network: str
-    """notebook-cnn, digits-cnn, resnet9, resnet18 or text-bag"""
-    epochs: int
-    """how long to train"""
-    warmup_epochs: int
-    """epochs of plain training first, for methods that start late"""
-    batch_size: int
-    """samples per step"""
-    optimizer: Literal["sgd", "adam"]
-    """how weights are updated"""
-    learning_rate: float
-    """initial learning rate"""
-    momentum: float
-    """of sgd"""
-    weight_decay: float
-    """penalty on large weights"""
-    decay_every: int
-    """epochs between drops of the learning rate"""
-    decay_factor: float
-    """what a drop multiplies it by"""
-    decay_early: bool
-    """each drop an epoch sooner, as in the paper's notebook"""
-    augment: bool
-    """images: shift and mirror at random"""
-    precision: Literal["float32", "bfloat16"]
-    """of the forward pass, on a GPU"""
-    average: float
-    """test a moving average of the weights: how much of it stays at each step, such as 0.999; 0: off"""
-    hold_out: float
-    """early stopping: share of the training rows held out, whose noisy labels choose the epoch; 0: off"""
 
 
 def train(
@@ -133,6 +100,8 @@ def train(
         *(f"{value:.3f}" for value in (record.precision, record.recall, record.noise_ratio, record.true_noise_ratio)),
     )
     out.print(table)
+    made = json.loads((folder / "made.json").read_text())
+    out.print(trained_on(made["device"], made["threads"]), highlight=False)
     out.print(f"written to {folder}", highlight=False)
 
 
@@ -199,10 +168,14 @@ def bench(
         if spec.dataset not in RECIPES:
             _tell(spec.dataset, load_once(spec, data_root))
     done = failed = 0
+    settings = Settings(device, data_root, workers)
+    if not settings.gpu:
+        each = f"{settings.threads} thread{'s' if settings.threads > 1 else ''}"
+        out.print(f"{settings.processes} worker processes, each with {each} at most", highlight=False)
     with progress_bar() as progress:
         # the bar counts epochs of single runs, so that it moves while a stack of many is trained
         bar = progress.add_task("runs", total=sum(spec.recipe.epochs for spec in specs), status=f"0 of {len(specs)}")
-        settings = Settings(device, data_root, workers, lambda epochs: progress.advance(bar, epochs))
+        settings = dataclasses.replace(settings, tick=lambda epochs: progress.advance(bar, epochs))
         for result in carry_out(specs, folder, engine, settings, retry_failed):
             done, failed = done + 1, failed + bool(result.failure)
             status = f"{done} of {len(specs)}" + (f", {failed} failed" if failed else "")

@@ -30,6 +30,7 @@ from .recipes import RECIPES, Recipe, RunSpec, recipe_by_kind
 from .records import EpochRecord
 from .stacked import Stack
 from .store import Result
+from .threads import flops, processors
 from .train import Session, find_device
 
 #: runs in a stack: more gain little on a GPU, and fall out of a processor's cache
@@ -68,7 +69,12 @@ class Settings:
 
     @property
     def processes(self) -> int:
-        return self.workers or os.cpu_count() or 1
+        return self.workers or processors()
+
+    @property
+    def threads(self) -> int:
+        """That each of these may have at most."""
+        return max(1, processors() // self.processes)
 
 
 def local(work: Work, settings: Settings) -> Iterator[Result]:
@@ -143,14 +149,11 @@ def choose(name: str, specs: Iterable[RunSpec], settings: Settings) -> str:
 
 
 def _launch_bound(spec: RunSpec, root: Path | None) -> bool:
-    from torch.utils.flop_counter import FlopCounterMode
-
     if not stackable(spec.recipe.network):
         return False
     data = load_once(spec, root)
-    with FlopCounterMode(display=False) as counter:
-        make_model(spec.recipe.network, data.inputs, data.classes)(data.x[: spec.recipe.batch_size])
-    return int(counter.get_total_flops()) < LAUNCH_BOUND
+    model = make_model(spec.recipe.network, data.inputs, data.classes)
+    return flops(model, data.x[: spec.recipe.batch_size]) < LAUNCH_BOUND
 
 
 def load_once(spec: RunSpec, root: Path | None) -> Split:
@@ -205,16 +208,16 @@ def _train_unit(
     epochs: Iterable[list[EpochRecord]]
     if len(unit) == 1 and (find_device(device).type != "cuda" or not _for_a_stack(unit[0])):
         session = Session(unit[0], jobs[0].data, device)
-        epochs, details = ([record] for record in session), [session.details]
+        epochs, details, threads = ([record] for record in session), [session.details], session.threads
     else:
         stack = Stack(jobs, device)
-        epochs, details = stack, stack.details
+        epochs, details, threads = stack, stack.details, stack.threads
     for records in epochs:
         for history, record in zip(histories, records, strict=True):
             history.append(record)
         tick(len(unit))
     seconds, kind = time.perf_counter() - started, "stacked" if len(unit) > 1 else "alone"
-    made = made_here(unit[0].recipe, find_device(device))
+    made = made_here(unit[0].recipe, find_device(device), threads)
     return [
         Result(spec, history, detail, seconds, kind, _lost(history), made)
         for spec, history, detail in zip(unit, histories, details, strict=True)
@@ -248,8 +251,8 @@ def _in_processes(units: Iterator[Unit], settings: Settings) -> Iterator[Result]
     seen = 0
 
     def pool(size: int) -> ProcessPoolExecutor:
-        threads = max(1, (os.cpu_count() or 1) // number)
-        return ProcessPoolExecutor(size, context, initializer=_begin_worker, initargs=(threads, counter, os.getpid()))
+        initial = settings.threads, counter, os.getpid()
+        return ProcessPoolExecutor(size, context, initializer=_begin_worker, initargs=initial)
 
     executor = pool(number)
     running: dict[Future[list[Result]], Unit] = {}

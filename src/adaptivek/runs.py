@@ -51,7 +51,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "config.json", json.dumps(spec.to_dict(), indent=2) + "\n")
     made = {"identity": spec.identity(), "method": spec.resolved()._asdict()}
-    made |= dataclasses.asdict(made_here(spec.recipe, session.device))
+    made |= dataclasses.asdict(made_here(spec.recipe, session.device, session.threads))
     write_whole(folder / "made.json", json.dumps(made, indent=2) + "\n")
     session.manifest.save(folder / "noise.json")
     if checkpoint.exists():

@@ -24,6 +24,7 @@ from .models import Conv2d, make_model, stackable, without_head
 from .objective import begin_epoch, cross_entropy, objective, own_losses, remember
 from .parts import Part, check_alike, in_parts, rule
 from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure, pace
+from .threads import flops, suited, using
 from .train import autocast, find_device, make_optimizer, recorded
 from .types import Selector
 from .views import augment, distort
@@ -80,10 +81,14 @@ class Stack:
         self._losses = torch.zeros(steps, runs, size, device=self.device)
         self._weights, self._believed = torch.zeros_like(self._losses), torch.zeros_like(self._losses)
         self._cuts = torch.full((steps, runs), math.nan, device=self.device)
+        #: 0: they do not matter
+        self.threads = 0 if self._gpu else suited(flops(self.model, self._x[:size]) * len(self._run_of))
 
     def __iter__(self) -> Iterator[list[EpochRecord]]:
         while self.epoch < self.recipe.epochs:
-            yield self._run_epoch()
+            with using(self.threads or torch.get_num_threads()):
+                records = self._run_epoch()
+            yield records
 
     def _build_networks(self) -> None:
         data, recipe = self.jobs[0].data, self.recipe

@@ -8,6 +8,11 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 out = Console()
 
 
+def trained_on(device: str, threads: int) -> str:
+    """Where, and how many threads were chosen."""
+    return f"trained on {device}" + (f" with {threads} thread{'s' if threads > 1 else ''}" if threads else "")
+
+
 def progress_bar() -> Progress:
     """Each task has a description and, for what is going on, a status."""
     return Progress(

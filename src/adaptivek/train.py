@@ -23,6 +23,7 @@ from .peers import Peers
 from .recipes import Recipe, RunSpec
 from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure, pace
 from .selection import Selection
+from .threads import flops, suited, using
 from .types import Selector, answers
 from .views import augment, distort
 
@@ -65,10 +66,14 @@ class Session:
         self.optimizer = make_optimizer(recipe, self.model.parameters())
         self.average = Average(self.model.parameters(), recipe.average) if recipe.average else None
         self._chosen: dict[str, Tensor] = {}  # weights of the epoch that counts, where rows are held out
+        batch = self.data.x[: recipe.batch_size]
+        self.threads = suited(flops(self.model, batch)) if self.device.type == "cpu" else 0  #: 0: they do not matter
 
     def __iter__(self) -> Iterator[EpochRecord]:
         while self.epoch < self.spec.recipe.epochs:
-            yield self._run_epoch()
+            with using(self.threads or torch.get_num_threads()):
+                record = self._run_epoch()
+            yield record
 
     def _run_epoch(self) -> EpochRecord:
         started = time.perf_counter()

@@ -10,7 +10,7 @@ import tyro
 from rich.table import Table
 from rich.text import Text
 
-from ..terminal import out, progress_bar
+from ..terminal import out, progress_bar, trained_on
 from .result import AuditResult
 
 PAIRS = 5
@@ -91,6 +91,7 @@ def audit(
             **{name: value for name, value in plan.items() if value is not None},
         )
     _show(result)
+    out.print(trained_on(result.settings["device"], result.settings["threads"]), highlight=False)
     out.print(f"written to {folder}", highlight=False, markup=False, soft_wrap=True)
 
 

@@ -10,6 +10,7 @@ repeat the networks' errors, and all goes on as before.
 
 from __future__ import annotations
 
+import copy
 import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +27,7 @@ from ..checks import check_choice, check_number
 from ..files import whole
 from ..methods import build
 from ..streams import stream
+from ..threads import flops, suited, using
 from ..views import augment
 from .beliefs import Stock, believe, take_stock
 from .criterion import EarlyLearning, criterion
@@ -107,9 +109,18 @@ class Run:
         turns = plan.epochs >= FEW_EPOCHS and isinstance(self.criterion, EarlyLearning)
         self.turns: tuple[int, ...] = (plan.epochs // 2, plan.epochs * 3 // 4) if turns else ()
         self.stock: Stock | None = None  #: what was known when rows were first believed
+        self.threads = 0  #: on a processor, chosen when training begins; 0: they do not matter
 
     def epoch(self, step: Callable[[], None] = lambda: None) -> None:
         """Train one epoch; ``step`` is called after every batch."""
+        if self.device.type == "cpu" and not self.threads:
+            some = np.arange(min(self.plan.batch_size, len(self.labels)))
+            # tried on a copy: a network may count what it is shown
+            self.threads = suited(flops(copy.deepcopy(self.models[0]), self.fetch(some)))
+        with using(self.threads or torch.get_num_threads()):
+            self._epoch(step)
+
+    def _epoch(self, step: Callable[[], None]) -> None:
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(zlib.crc32(f"{self.plan.seed} {self.done}".encode()))
             self._train(step)
