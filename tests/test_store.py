@@ -22,7 +22,7 @@ from adaptivek.store import ForeignError, Result, Store
 
 from .made_results import SHORT, made, result
 
-SPEC = RunSpec("digits", "mkl", noise_rate=0.2, recipe=SHORT)
+SPEC = RunSpec("digits", "mkl", noise_rate=0.2, recipe=dataclasses.replace(SHORT, network="digits-cnn"))
 
 
 def files(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -116,7 +116,7 @@ def test_a_result_of_a_newer_version_is_never_done_again_over(tmp_path, counted,
 
 def test_a_result_of_an_older_revision_is_done_again_and_told_apart(tmp_path, counted, monkeypatch):
     store = Store(tmp_path)
-    for one in (result("mkl", 0.5), result("vanilla", 0.6)):
+    for one in (made(SPEC), made(dataclasses.replace(SPEC, method="vanilla"))):
         store.write(one)
     old = store.path(SPEC)
     monkeypatch.setattr(METHODS["mkl"], "revision", 7)
@@ -159,7 +159,7 @@ def test_results_say_by_what_they_were_made(tmp_path, monkeypatch):
     Store(tmp_path).write(one)
     (found,) = Store(tmp_path).read_all()
     # in bfloat16 on a GPU alone
-    assert found.made == Made(adaptivek.__version__, torch.__version__, "cpu", "float32")
+    assert found.made == Made(adaptivek.__version__, torch.__version__, "cpu", "float32", threads=1)
     (failed,) = engines.train_unit((dataclasses.replace(spec, recipe=SHORT),), "cpu")
     assert failed.failure
     assert failed.made.device == "cpu"

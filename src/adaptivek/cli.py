@@ -306,8 +306,6 @@ def main(args: list[str] | None = None) -> None:
         # what the user gave is wrong, a file cannot be had, or an extra is missing: a line, not a traceback
         Console(stderr=True).print(f"adaptivek: {error}", style="red", highlight=False, markup=False)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        Console(stderr=True).print(
-            "adaptivek: stopped; the same command goes on, an audit with --resume", style="yellow"
-        )
+    except KeyboardInterrupt as stop:
+        Console(stderr=True).print(f"adaptivek: {str(stop) or 'stopped; the same command goes on'}", style="yellow")
         raise SystemExit(130) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from .tables import (
     Measure,
     Row,
     all_methods,
-    claims,
+    counted,
     current,
     dataset_order,
     failures,
@@ -35,12 +36,12 @@ from .tables import (
 from .text import (
     MEASURES,
     NEEDS,
-    accuracy,
     gaps,
     markdown,
     named,
     needed,
     notes,
+    own_data,
     percent,
     plain,
     rate_name,
@@ -114,7 +115,8 @@ def page(results: Sequence[Result], others: Sequence[str] = ()) -> str:
         style=(HERE / "page.css").read_text(encoding="utf-8"),
         version=__version__,
         summary=_summary(results, table),
-        claims=list(zip(claims(table, "last"), claims(table, "best"), strict=True)),
+        claims=counted(table),
+        own=own_data(table),
         paper_settings=PAPER_SETTINGS,
         setting_name=setting_name,
         shades=SHADES,
@@ -165,7 +167,7 @@ def _accuracy_line(row: Row, methods: Sequence[str], measure: Measure) -> list[E
             line.append(Entry(DASH, "", f"{cell.failed} failed" if cell is not None and cell.failed else "not run"))
             continue
         stat, distance = row.stat(method, measure), row.distance(method, measure)
-        details = []
+        details = [] if math.isnan(stat.std) else [f"± {percent(stat.std)}"]
         look = "oracle" if method == ORACLE else ""
         if method != ORACLE and distance is not None:
             details.append(_minus(f"{-100 * distance:+.2f}"))
@@ -173,7 +175,7 @@ def _accuracy_line(row: Row, methods: Sequence[str], measure: Measure) -> list[E
             look = f"green-{closer[0]}" if closer else ""
         if row.cells[method].missing:
             details.append(f"{stat.number} of {stat.number + len(row.cells[method].missing)} seeds")
-        line.append(Entry(accuracy(stat), stat.mean, ", ".join(details), look, method in winners))
+        line.append(Entry(percent(stat.mean), stat.mean, ", ".join(details), look, method in winners))
     return line
 
 

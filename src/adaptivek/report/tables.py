@@ -258,15 +258,21 @@ def claims(table: Sequence[Row], measure: Measure) -> list[Claim]:
             oracle = row.stat(ORACLE, measure).mean
             away = {name: abs(oracle - row.stat(name, measure).mean) for name in PAPER_METHODS if name != ORACLE}
             closest[row.setting] = away[ADAPTIVE_K] == min(away.values())
-    counted = (
+    asked = (
         ("Adaptive-k beats Vanilla", beats(VANILLA), BEATS_VANILLA),
         ("Adaptive-k beats MKL", beats(MKL), BEATS_MKL),
         ("Adaptive-k is closest to Oracle", closest, CLOSEST),
     )
     return [
         Claim(text, sum(held.values()), len(held), paper, tuple(each for each, yes in held.items() if not yes))
-        for text, held, paper in counted
+        for text, held, paper in asked
     ]
+
+
+def counted(table: Sequence[Row]) -> list[tuple[Claim, Claim]]:
+    """The claims that there is a setting to count for, by the last epoch and by the best."""
+    both = zip(claims(table, "last"), claims(table, "best"), strict=True)
+    return [(last, best) for last, best in both if last.settings]
 
 
 def median_gap_closed(table: Sequence[Row], method: str, measure: Measure) -> float | None:

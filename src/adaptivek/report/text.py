@@ -21,7 +21,7 @@ from .tables import (
     Stat,
     all_methods,
     alone,
-    claims,
+    counted,
     current,
     median_gap_closed,
     method_of,
@@ -127,6 +127,18 @@ def notes(results: Sequence[Result], others: Sequence[str] = ()) -> list[str]:
     return lines + [plain(line) for line in others]
 
 
+def own_data(table: Sequence[Row]) -> str:
+    """What one must know of results on data that is no benchmark: nobody knows which of its labels are right."""
+    found = list(dict.fromkeys(named(row.setting.dataset) for row in table if row.setting.dataset not in NAMES))
+    if not found:
+        return ""
+    return (
+        f"Data of your own ({', '.join(found)}): its labels are taken for right. The noise comes on top of what may be "
+        "wrong in them already, and the test labels are as noisy as yours. So it is the differences between methods "
+        "that tell something, not the accuracies themselves."
+    )
+
+
 def to_csv(table: Sequence[Row]) -> str:
     """A line for each method of each setting; numbers in full."""
     buffer = io.StringIO()
@@ -144,7 +156,8 @@ def to_csv(table: Sequence[Row]) -> str:
 
 def markdown(table: Sequence[Row], failed: Sequence[Failure] = (), others: Sequence[str] = ()) -> str:
     """The claims and both tables, for a document; ``others`` are the lines of `notes`."""
-    parts = [_claims_markdown(table), f"### What the methods need\n\n{_needs_markdown(table)}"]
+    parts = [part for part in (_md(own_data(table)), _claims_markdown(table)) if part]
+    parts.append(f"### What the methods need\n\n{_needs_markdown(table)}")
     for measure, title in MEASURES.items():
         parts.append(f"### Test accuracy, {title}\n\n{_accuracy_markdown(table, measure)}")
     parts.append(
@@ -170,10 +183,10 @@ def run_name(failure: Failure) -> str:
 
 def _claims_markdown(table: Sequence[Row]) -> str:
     lines = [["claim", "last epoch", "best epoch on the test set", "the paper"]]
-    for last, best in zip(claims(table, "last"), claims(table, "best"), strict=True):
+    for last, best in counted(table):
         counts = (f"{each.holds} of {each.settings}" for each in (last, best))
         lines.append([last.text, *counts, f"{last.paper} of {PAPER_SETTINGS}"])
-    return _markdown_table(lines, "lrrr")
+    return _markdown_table(lines, "lrrr") if len(lines) > 1 else ""
 
 
 def needed(method: str) -> tuple[str, str, str]:
