@@ -149,6 +149,16 @@ def test_a_default_that_has_changed_since_is_told_apart(tmp_path, monkeypatch):
     assert Store(tmp_path).read(stored.spec) is None
 
 
+@pytest.mark.parametrize("name", ["paper", "methods", "beyond"])
+def test_the_results_that_come_with_the_library_are_read(name):
+    folder = Path(__file__).parent.parent / "results" / name
+    if not folder.exists():
+        pytest.skip("they are in the repository alone")
+    results, others = Store(folder).look()
+    assert len(results) > 100
+    assert others == []
+
+
 def test_results_say_by_what_they_were_made(tmp_path, monkeypatch):
     import torch
 
