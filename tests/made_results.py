@@ -96,5 +96,5 @@ def result(
 
 
 def setting(rate: float = 0.2, **accuracies: float) -> list[Result]:
-    names = {"vanilla_mkl": "vanilla+mkl", "adaptive_k": "adaptive-k"}
+    names = {"vanilla_mkl": "vanilla+mkl", "adaptive_k": "adaptive-k", "label_memory": "label-memory"}
     return [result(names.get(name, name), value, rate) for name, value in accuracies.items()]

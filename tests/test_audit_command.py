@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from adaptivek.auditing.training import Run
 from adaptivek.cli import main
 
 NASTY = "=1+cmd()"
@@ -164,6 +166,59 @@ def test_bad_input_is_one_line_and_exit_code_2(args, message, tmp_path, monkeypa
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_stopped_it_promises_to_go_on_only_from_what_is_there(tmp_path, monkeypatch, capsys, epochs):
+    monkeypatch.setenv("COLUMNS", "300")
+    texts().to_csv(tmp_path / "reviews.csv", index=False)
+    real, done = Run.epoch, []
+
+    def epoch(self, step):
+        if len(done) == epochs:
+            raise KeyboardInterrupt
+        done.append(None)
+        real(self, step)
+
+    arguments = ["audit", str(tmp_path / "reviews.csv"), "--label", "sentiment", "--device", "cpu"]
+    arguments += ["--out", str(tmp_path / "out")]
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "epoch", epoch)
+        with pytest.raises(SystemExit) as stopped:
+            main(arguments)
+    assert stopped.value.code == 130
+    told = capsys.readouterr().err
+    if epochs:
+        assert "the same command with --resume goes on from the last whole epoch" in told
+        main([*arguments, "--resume"])
+    else:
+        assert "stopped before the first epoch was done: there is nothing to go on from" in told
+        assert "--resume" not in told
+        main(arguments)
+    assert (tmp_path / "out/summary.json").exists()
+
+
+def test_an_error_leaves_no_bar(tmp_path, monkeypatch):
+    """In a terminal, which is where a bar is drawn."""
+    from rich.console import Console
+
+    from adaptivek import terminal
+
+    screen = io.StringIO()
+    monkeypatch.setattr(terminal, "out", Console(file=screen, force_terminal=True, width=100))
+
+    def fail() -> None:
+        with terminal.progress_bar() as progress:
+            progress.add_task("training", total=None, status="reading")
+            raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        fail()
+    assert screen.getvalue().endswith("\x1b[2K")  # the line that it was in is cleared
+    screen.truncate(0)
+    with terminal.progress_bar() as progress:
+        progress.add_task("training", total=1, completed=1, status="done")
+    assert not screen.getvalue().endswith("\x1b[2K")  # a bar that came to its end stays
 
 
 def test_in_a_process_of_its_own(tmp_path):

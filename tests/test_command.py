@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import adaptivek
 from adaptivek.cli import Overrides
 from adaptivek.methods import METHODS, needs, passes
 from adaptivek.models import make_model
@@ -49,10 +50,14 @@ def test_train_writes_config_records_noise_and_weights(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "test accuracy" in done.stdout
     assert {path.name for path in out.iterdir()} == {
-        "config.json", "records.jsonl", "noise.json", "model.safetensors",
+        "config.json", "made.json", "records.jsonl", "noise.json", "model.safetensors",
     }  # fmt: skip
     spec = RunSpec.from_dict(json.loads((out / "config.json").read_text()))
     assert (spec.method, spec.noise_rate, spec.seed, spec.recipe.epochs) == ("mkl:keep=0.7", 0.4, 4, 3)
+    made = json.loads((out / "made.json").read_text())
+    assert made["method"] == {"name": "mkl", "parameters": {"keep": 0.7}, "revision": METHODS["mkl"].revision}
+    assert (made["adaptivek"], made["torch"]) == (adaptivek.__version__, torch.__version__)
+    assert (made["device"], made["precision"]) == ("cpu", "float32")
     lines = records(out)
     assert [line["epoch"] for line in lines] == [1, 2, 3]
     assert lines[0].keys() | {"samples_per_second"} == EpochRecord.__dataclass_fields__.keys()
@@ -104,6 +109,14 @@ def test_a_finished_run_is_not_run_again(tmp_path):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
     assert command(*args).returncode == 0
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_a_run_of_another_revision_is_not_gone_on_with(tmp_path, monkeypatch):
+    spec = RunSpec("digits", "mkl", noise_rate=0.4, recipe=Recipe("digits-cnn", epochs=1, batch_size=50))
+    list(run(spec, tmp_path / "run", device="cpu"))
+    monkeypatch.setattr(METHODS["mkl"], "revision", METHODS["mkl"].revision + 1)
+    with pytest.raises(FileExistsError, match="earlier version or revision of the method"):
+        list(run(spec, tmp_path / "run", device="cpu"))
 
 
 def test_a_folder_of_another_run_is_refused_and_left_alone(tmp_path):

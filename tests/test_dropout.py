@@ -23,14 +23,14 @@ def masks(keys: torch.Tensor, rate: float = 0.5, units: int = 200) -> torch.Tens
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.8])
 def test_the_share_kept_is_right_for_each_unit_and_each_key(rate):
-    kept = masks(draw_keys(1, 2_000, [0])[:, 0], rate).double()
+    kept = masks(draw_keys(1, 2_000, np.random.default_rng(0))[:, 0], rate).double()
     for axis in (0, 1):  # within five standard deviations of the binomial everywhere
         number = kept.shape[axis]
         assert (kept.mean(axis) - (1 - rate)).abs().max() < 5 * (rate * (1 - rate) / number) ** 0.5
 
 
 def test_units_and_keys_are_independent():
-    kept = masks(draw_keys(1, 2_000, [1])[:, 0]).double()
+    kept = masks(draw_keys(1, 2_000, np.random.default_rng(1))[:, 0]).double()
     for sample in (kept, kept.t()):
         found = np.corrcoef(sample.numpy(), rowvar=False)
         off = found[~np.eye(len(found), dtype=bool)]
@@ -42,7 +42,7 @@ def test_units_and_keys_are_independent():
 
 def test_what_is_kept_is_scaled_and_evaluation_changes_nothing():
     layer, x = Dropout(0.75), torch.randn(4, 50)
-    set_keys(torch.nn.Sequential(layer), draw_keys(1, 1, [0])[0])
+    set_keys(torch.nn.Sequential(layer), draw_keys(1, 1, np.random.default_rng(0))[0])
     y = layer(x)
     assert ((y == 0) | torch.isclose(y, 4 * x)).all()
     assert 0 < (y == 0).sum() < y.numel()
@@ -52,7 +52,7 @@ def test_what_is_kept_is_scaled_and_evaluation_changes_nothing():
 
 def test_whole_channels():
     layer = Dropout(whole_channels=True)
-    set_keys(torch.nn.Sequential(layer), draw_keys(1, 1, [3])[0])
+    set_keys(torch.nn.Sequential(layer), draw_keys(1, 1, np.random.default_rng(3))[0])
     share = (layer(torch.ones(8, 16, 3, 3)) > 0).float().mean((2, 3))
     assert set(share.unique().tolist()) == {0.0, 1.0}
 
@@ -60,7 +60,7 @@ def test_whole_channels():
 def test_the_same_masks_alone_and_stacked():
     model = make_model("digits-cnn", 1, 10)
     layers, x = list(dropout_layers(model)), torch.randn(3, 5, 1, 8, 8)
-    keys = draw_keys(len(layers), 3, [5])
+    keys = draw_keys(len(layers), 3, np.random.default_rng(5))
 
     def one(keys, x):
         return functional_call(model, {f"{name}.key": keys[i] for i, name in enumerate(layers)}, (x,))

@@ -135,9 +135,15 @@ def test_runs_that_differ_in_more_than_the_seed_are_never_averaged():
     assert all(row.stat(method, "last").number == 3 for row in table for method in METHODS)
 
 
-def test_only_a_threshold_makes_an_estimate():
-    (row,) = rows(grid(["digits"], (0.3,), methods=(*METHODS, "adaptive-k:threshold=mean")))
-    assert [name for name, cell in row.cells.items() if cell.estimate] == ["adaptive-k", "adaptive-k:threshold=mean"]
+def test_who_finds_the_noise_out_makes_an_estimate_and_who_is_told_it_does_not():
+    asked = (*METHODS, "adaptive-k:threshold=mean", "label-memory", "gce", "rt", "mkl:keep=0.6")
+    results = grid(["digits"], (0.3,), methods=asked)
+    (row,) = rows(results)
+    found = ["adaptive-k", "adaptive-k:threshold=mean", "label-memory"]
+    assert [name for name, cell in row.cells.items() if cell.estimate] == found
+    section = page(results).partition('<table id="noise-ratio">')[2].partition("</table>")[0]
+    assert section.count("<tr") == 1 + len(found)
+    assert "Label memory" in section
     runs = [each for each in grid(["digits"], (0.3,)) if each.spec.method == "adaptive-k"]
     expected = sum(1 - each.epochs[-1].kept_share for each in runs) / 3
     assert row.cells["adaptive-k"].estimate == pytest.approx((expected, row.cells["adaptive-k"].estimate.std, 3))
@@ -209,7 +215,7 @@ def test_text_from_outside_stays_text(hostile):
     text = markdown(rows(hostile), failures(hostile))
     assert "<img" not in text
     assert "<script" not in text
-    first = next(line for line in text.splitlines() if "onerror" in line)
+    first = next(line for line in text.splitlines() if "onerror" in line and line[0] == "|")
     assert len(re.findall(r"(?<!\\)\|", first)) == 10  # as many cells as in every other row
     assert {line["dataset"] for line in csv.DictReader(io.StringIO(to_csv(rows(hostile))))} == {HOSTILE, "'=cmd()"}
 
@@ -256,6 +262,7 @@ def test_runs_that_came_to_nothing_make_a_page_too():
     nothing = {
         "precision": math.nan, "recall": math.nan, "clean_loss_mean": math.nan, "clean_loss_std": math.nan,
         "noisy_loss_mean": math.nan, "noisy_loss_std": math.nan, "threshold": math.nan, "kept_share": 0.0,
+        "noise_ratio": math.nan,
     }  # fmt: skip
     runs = [
         dataclasses.replace(each, epochs=[dataclasses.replace(record, **nothing) for record in each.epochs])

@@ -153,3 +153,18 @@ def test_it_prints_on_white_whatever_the_screen_is(browser, path):
     assert browser.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
     browser.call("Emulation.setEmulatedMedia", media="", features=[])
     assert browser.pdf().startswith(b"%PDF")
+
+
+def test_six_methods_fit_on_a_small_screen_and_more_fade_out(browser, tmp_path):
+    frame = "document.querySelector('#accuracy-last').parentElement"
+    six = write(grid(["digits"], (0.1, 0.4), methods=(*METHODS, "label-memory")), tmp_path / "six")
+    browser.open(six, width=1280)
+    assert browser.evaluate(f"{frame}.scrollWidth <= {frame}.clientWidth")
+    assert not browser.evaluate(f"{frame}.classList.contains('more')")
+    many = (*METHODS, *(f"adaptive-k:beta1=0.{n}" for n in range(1, 8)))
+    browser.open(write(grid(["digits"], (0.4,), methods=many), tmp_path / "many"), width=1280)
+    assert browser.evaluate(f"{frame}.classList.contains('more')")
+    wait = "new Promise((done) => setTimeout(done, 200))"
+    browser.evaluate(f"{frame}.scrollLeft = 10000; {wait}")
+    assert not browser.evaluate(f"{frame}.classList.contains('more')")
+    assert browser.complaints == []

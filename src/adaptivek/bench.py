@@ -13,8 +13,9 @@ from typing import Any
 from filelock import BaseFileLock
 
 from .backend.checks import check_number
-from .engines import ENGINES, Settings, Unit, choose, load_once
-from .recipes import PAPER_DATASETS, PAPER_METHODS, RECIPES, Recipe, RunSpec, told_ratio
+from .engines import ENGINES, Settings, Unit, choose, find_recipe, load_once
+from .jobs import check_network
+from .recipes import PAPER_DATASETS, PAPER_METHODS, RunSpec, told_ratio
 from .store import Result, Store
 
 
@@ -28,18 +29,33 @@ class Grid:
     methods: Sequence[str] = PAPER_METHODS
     seeds: int = 3
     ratio_errors: Sequence[float] = (0.0,)  #: for methods that are told the noise ratio: added to it
+    text: str = ""  #: the column of the texts or images of the data sets; found if not given
+    label: str = ""  #: the column of the labels, likewise
 
     def __post_init__(self) -> None:
         check_number("bench", "seeds", self.seeds, 1, whole=True)
 
-    def specs(self, **changes: Any) -> list[RunSpec]:
-        """The runs, those of one setting beside each other; ``changes`` replace parts of every recipe."""
-        recipes = {
-            name: dataclasses.replace(RECIPES.get(name, Recipe()), **changes)  # raises what is wrong with them
+    def specs(self, root: Path | None = None, **changes: Any) -> list[RunSpec]:
+        """The runs, those of one setting beside each other; ``changes`` replace parts of every recipe.
+
+        Data that has no recipe of its own is loaded, from ``root`` if it is there, to find one by what it is.
+        """
+        recipes = {  # raises what is wrong with the changes
+            name: dataclasses.replace(find_recipe(name, root, self.text, self.label), **changes)
             for name in self.datasets
         }
         return [
-            RunSpec(dataset, method, noise, rate, seed=seed, recipe=recipes[dataset], ratio_error=error)
+            RunSpec(
+                dataset,
+                method,
+                noise,
+                rate,
+                seed=seed,
+                recipe=recipes[dataset],
+                ratio_error=error,
+                text=self.text,
+                label=self.label,
+            )
             for dataset, noise, rate, seed, method in itertools.product(
                 self.datasets, self.noises, self.noise_rates, range(self.seeds), self.methods
             )
@@ -51,10 +67,17 @@ PRESETS = {"demo": Grid(datasets=("digits",), methods=(*PAPER_METHODS, "label-me
 
 
 class LockedWork:
-    """The runs that are not done. Taking one locks it; a lock goes with its process, however that ends."""
+    """The runs that are not done. Taking one locks it; a lock goes with its process, however that ends.
 
-    def __init__(self, specs: Iterable[RunSpec], store: Store) -> None:
+    Args:
+        specs: the runs.
+        store: where their results go.
+        failed: results of some of them that are no reason not to do them again.
+    """
+
+    def __init__(self, specs: Iterable[RunSpec], store: Store, failed: Iterable[Result] = ()) -> None:
         self._store = store
+        self._failed = {result.identity: result.to_json() for result in failed}
         self._waiting = {spec.identity(): spec for spec in specs}
         self._locks: dict[str, BaseFileLock] = {}
 
@@ -71,25 +94,31 @@ class LockedWork:
             lock = self._store.claim(spec)
             if lock is None:
                 continue
-            if self._store.path(spec).exists():  # another process has finished it just now
+            if self._result(spec) is not None:  # another process has finished it just now
                 self._store.release(lock)
                 continue
+            self._store.set_aside(spec)
             self._locks[identity] = lock
             taken.append(spec)
         return tuple(taken)
 
     def finish(self, result: Result) -> None:
-        identity = result.spec.identity()
+        identity = result.identity
         self._store.write(result)
         del self._waiting[identity]
         self._store.release(self._locks.pop(identity))
 
     def done_by_others(self) -> list[Result]:
         """Results that have come from other processes since the last call."""
-        found = [result for spec in self._waiting.values() if (result := self._store.read(spec)) is not None]
+        found = [result for spec in self._waiting.values() if (result := self._result(spec)) is not None]
         for result in found:
-            del self._waiting[result.spec.identity()]
+            del self._waiting[result.identity]
         return found
+
+    def _result(self, spec: RunSpec) -> Result | None:
+        """What there is, unless it is the failure that was there at the beginning."""
+        result = self._store.read(spec)
+        return None if result is None or result.to_json() == self._failed.get(result.identity) else result
 
 
 def bench(
@@ -111,22 +140,20 @@ def bench(
     settings, store = settings or Settings(), Store(folder)
     specs = list({spec.identity(): spec for spec in specs}.values())
     name = choose(engine, specs, settings)
-    there = [result for spec in specs if (result := store.read(spec)) is not None]
-    if retry_failed:
-        for result in there:
-            if result.failure:
-                store.path(result.spec).unlink()
-        there = [result for result in there if not result.failure]
+    found = [result for spec in specs if (result := store.read(spec)) is not None]
+    failed = [result for result in found if result.failure and retry_failed]
+    there = [result for result in found if not (result.failure and retry_failed)]
     for result in there:
         settings.tick(result.spec.recipe.epochs)
         yield result
-    done = {result.spec.identity() for result in there}
+    done = {result.identity for result in there}
     waiting = [spec for spec in specs if spec.identity() not in done]
-    for dataset, seed in sorted({(spec.dataset, spec.seed) for spec in waiting}):
-        load_once(dataset, seed, settings.root)  # missing data is a mistake to hear of now, not a failed run
+    # missing data, or a network that cannot take it, is a mistake to hear of now, not a failed run
+    for spec in {(spec.dataset, spec.seed, spec.recipe.network): spec for spec in waiting}.values():
+        check_network(spec.recipe.network, load_once(spec, settings.root))
     if name == "stacked":
         waiting.sort(key=lambda spec: spec.method)  # runs of one rule are faster together
-    work = LockedWork(waiting, store)
+    work = LockedWork(waiting, store, failed)
     while True:
         for result in ENGINES[name](work, settings):
             result = dataclasses.replace(result, engine=name)

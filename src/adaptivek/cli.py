@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from . import __version__
 
@@ -15,9 +16,13 @@ try:
     from rich.table import Table
 
     from .auditing.command import audit
-    from .terminal import out, progress_bar
+    from .overrides import Overrides as Overrides
+    from .terminal import out, progress_bar, trained_on
 except ImportError:
     sys.exit("the adaptivek command needs more than the library: pip install 'adaptivek[cli]'")
+
+if TYPE_CHECKING:
+    from .data import Split
 
 DESCRIPTION = f"""\
 Train good models on badly labelled data (adaptivek {__version__}).
@@ -35,39 +40,6 @@ no second model. The share it leaves out tells how noisy the data is.
 """
 
 
-class Overrides(TypedDict, total=False):
-    """The recipe of the data set, field by field; what is not given stays as it is."""
-
-    network: str
-    """notebook-cnn, digits-cnn, resnet9, resnet18 or text-bag"""
-    epochs: int
-    """how long to train"""
-    warmup_epochs: int
-    """epochs of plain training first, for methods that start late"""
-    batch_size: int
-    """samples per step"""
-    optimizer: Literal["sgd", "adam"]
-    """how weights are updated"""
-    learning_rate: float
-    """initial learning rate"""
-    momentum: float
-    """of sgd"""
-    weight_decay: float
-    """penalty on large weights"""
-    decay_every: int
-    """epochs between drops of the learning rate"""
-    decay_factor: float
-    """what a drop multiplies it by"""
-    augment: bool
-    """images: shift and mirror at random"""
-    precision: Literal["float32", "bfloat16"]
-    """of the forward pass, on a GPU"""
-    average: float
-    """test a moving average of the weights: how much of it stays at each step, such as 0.999; 0: off"""
-    hold_out: float
-    """early stopping: share of the training rows held out, whose noisy labels choose the epoch; 0: off"""
-
-
 def train(
     dataset: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATASET")],
     /,
@@ -81,6 +53,8 @@ def train(
     reforward: bool = False,
     device: str = "auto",
     data_root: Path | None = None,
+    text: str = "",
+    label: str = "",
 ) -> None:
     """Train one network and write what happened.
 
@@ -100,16 +74,21 @@ def train(
         reforward: run the kept samples through the network a second time, as the paper's notebook does
         device: where to train: auto, cpu, cuda
         data_root: folder of data sets; ADAPTIVEK_DATA unless given
+        text: data of your own: the column that holds the texts or images; found if not given
+        label: data of your own: the column that holds the labels; found if not given
     """
-    from .recipes import RECIPES, Recipe, RunSpec
+    from .engines import find_recipe, load_once
+    from .recipes import RunSpec
     from .runs import run
 
-    recipe = dataclasses.replace(RECIPES.get(dataset, Recipe()), **overrides)
-    spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe)
+    recipe = dataclasses.replace(find_recipe(dataset, data_root, text, label), **overrides)
+    spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe, text=text, label=label)
+    data = load_once(spec, data_root)
+    _tell(dataset, data)
     record = None
     with progress_bar() as progress:
         task = progress.add_task("epochs", total=recipe.epochs, status="")
-        for record in run(spec, folder, device=device, root=data_root):
+        for record in run(spec, folder, data, device):
             phase = "selecting" if record.selecting else "warming up"
             progress.update(
                 task, advance=1, status=f"{phase}  accuracy {record.test_accuracy:.3f}  kept {record.kept_share:.2f}"
@@ -121,6 +100,8 @@ def train(
         *(f"{value:.3f}" for value in (record.precision, record.recall, record.noise_ratio, record.true_noise_ratio)),
     )
     out.print(table)
+    made = json.loads((folder / "made.json").read_text())
+    out.print(trained_on(made["device"], made["threads"]), highlight=False)
     out.print(f"written to {folder}", highlight=False)
 
 
@@ -138,6 +119,8 @@ def bench(
     workers: int = 0,
     device: str = "auto",
     data_root: Path | None = None,
+    text: str = "",
+    label: str = "",
     retry_failed: bool = False,
 ) -> None:
     """Compare methods over data sets, noise and seeds, and write a report.
@@ -159,12 +142,15 @@ def bench(
         workers: worker processes; 0: one for each core
         device: where to train: auto, cpu, cuda
         data_root: folder of data sets; ADAPTIVEK_DATA unless given
+        text: data of your own: the column that holds the texts or images; found if not given
+        label: data of your own: the column that holds the labels; found if not given
         retry_failed: do runs again that have failed before
     """
     from .bench import PRESETS, Grid
     from .bench import bench as carry_out
-    from .engines import Settings
+    from .engines import Settings, load_once
     from .methods import METHODS
+    from .recipes import RECIPES
 
     grid = PRESETS[preset]
     grid = Grid(
@@ -174,13 +160,22 @@ def bench(
         methods=tuple(METHODS) if methods == ("all",) else methods or grid.methods,
         seeds=grid.seeds if seeds is None else seeds,
         ratio_errors=ratio_errors or grid.ratio_errors,
+        text=text,
+        label=label,
     )
-    specs = grid.specs(**overrides)
+    specs = grid.specs(data_root, **overrides)
+    for spec in {spec.dataset: spec for spec in specs}.values():
+        if spec.dataset not in RECIPES:
+            _tell(spec.dataset, load_once(spec, data_root))
     done = failed = 0
+    settings = Settings(device, data_root, workers)
+    if not settings.gpu:
+        each = f"{settings.threads} thread{'s' if settings.threads > 1 else ''}"
+        out.print(f"{settings.processes} worker processes, each with {each} at most", highlight=False)
     with progress_bar() as progress:
         # the bar counts epochs of single runs, so that it moves while a stack of many is trained
         bar = progress.add_task("runs", total=sum(spec.recipe.epochs for spec in specs), status=f"0 of {len(specs)}")
-        settings = Settings(device, data_root, workers, lambda epochs: progress.advance(bar, epochs))
+        settings = dataclasses.replace(settings, tick=lambda epochs: progress.advance(bar, epochs))
         for result in carry_out(specs, folder, engine, settings, retry_failed):
             done, failed = done + 1, failed + bool(result.failure)
             status = f"{done} of {len(specs)}" + (f", {failed} failed" if failed else "")
@@ -267,22 +262,32 @@ def report(
     from .report.page import read
     from .report.tables import failures, rows
     from .report.text import markdown as as_markdown
+    from .report.text import notes
 
     if markdown:
-        results = read(folder)
-        sys.stdout.write(as_markdown(rows(results), failures(results)))
+        results, others = read(folder)
+        sys.stdout.write(as_markdown(rows(results), failures(results), notes(results, others)))
     else:
         _report(folder, folder if target is None else target)
+
+
+def _tell(dataset: str, data: Split) -> None:
+    """What was taken of a data set."""
+    rows = f"{len(data.y):,} rows to train on and {len(data.y_test):,} to test on, {data.classes} classes"
+    kind = "texts" if data.vocabulary else "images"
+    columns = "; {} from column {}, labels from column {}".format(kind, *data.columns) if all(data.columns) else ""
+    out.print(f"{dataset}: {rows}{columns}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _report(folder: Path, target: Path) -> None:
     from .report.page import read, write
     from .report.tables import failures, rows
     from .report.terminal import show
+    from .report.text import notes
 
-    results = read(folder)
-    page = write(results, target)  # before printing, which a closed pipe may cut short
-    show(out, rows(results), len(failures(results)))
+    results, others = read(folder)
+    page = write(results, target, others)  # before printing, which a closed pipe may cut short
+    show(out, rows(results), len(failures(results)), notes(results, others))
     out.print(f"written to {page}", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -301,8 +306,6 @@ def main(args: list[str] | None = None) -> None:
         # what the user gave is wrong, a file cannot be had, or an extra is missing: a line, not a traceback
         Console(stderr=True).print(f"adaptivek: {error}", style="red", highlight=False, markup=False)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        Console(stderr=True).print(
-            "adaptivek: stopped; the same command goes on, an audit with --resume", style="yellow"
-        )
+    except KeyboardInterrupt as stop:
+        Console(stderr=True).print(f"adaptivek: {str(stop) or 'stopped; the same command goes on'}", style="yellow")
         raise SystemExit(130) from None

@@ -43,9 +43,9 @@ class Dropout(nn.Module):
         return f"rate={self.rate}, whole_channels={self.whole_channels}"
 
 
-def draw_keys(layers: int, draws: int, seed: list[int]) -> Tensor:
+def draw_keys(layers: int, draws: int, rng: np.random.Generator) -> Tensor:
     """Keys for some dropout layers and forward passes, (draws, layers, 2)."""
-    keys = np.random.default_rng(seed).integers(LOWEST, -LOWEST - 1, (draws, layers, 2), endpoint=True)
+    keys = rng.integers(LOWEST, -LOWEST - 1, (draws, layers, 2), endpoint=True)
     return torch.from_numpy(keys | [0, 1])  # odd, so that no two numbers fall together
 
 

@@ -23,12 +23,14 @@ import torch
 from .backend.checks import check_choice, check_number
 from .data import Split, load
 from .jobs import prepare
+from .made import made_here
 from .models import make_model, stackable
 from .parts import ages, shape
-from .recipes import RunSpec
+from .recipes import RECIPES, Recipe, RunSpec, recipe_by_kind
 from .records import EpochRecord
 from .stacked import Stack
 from .store import Result
+from .threads import flops, processors
 from .train import Session, find_device
 
 #: runs in a stack: more gain little on a GPU, and fall out of a processor's cache
@@ -67,7 +69,12 @@ class Settings:
 
     @property
     def processes(self) -> int:
-        return self.workers or os.cpu_count() or 1
+        return self.workers or processors()
+
+    @property
+    def threads(self) -> int:
+        """That each of these may have at most."""
+        return max(1, processors() // self.processes)
 
 
 def local(work: Work, settings: Settings) -> Iterator[Result]:
@@ -81,7 +88,7 @@ def stacked(work: Work, settings: Settings) -> Iterator[Result]:
     def alike(spec: RunSpec) -> object:
         if not stackable(spec.recipe.network) or spec.reforward:
             return spec  # like no other
-        return spec.recipe, ages(spec), _shape(spec.dataset, spec.seed, settings.root)
+        return spec.recipe, ages(spec), _shape(*_source(spec, settings.root))
 
     if settings.gpu:
         while unit := work.take(LARGEST_STACK["cuda"], alike):
@@ -123,7 +130,7 @@ def _as_tasks(cluster: Any, work: Work, settings: Settings) -> Iterator[Result]:
         try:
             yield from cluster.get(reference)
         except cluster.exceptions.RayError as error:
-            yield Result(spec, failure=_reason(error))
+            yield _failed(spec, settings.device, _reason(error))
         settings.tick(spec.recipe.epochs)
 
 
@@ -142,25 +149,38 @@ def choose(name: str, specs: Iterable[RunSpec], settings: Settings) -> str:
 
 
 def _launch_bound(spec: RunSpec, root: Path | None) -> bool:
-    from torch.utils.flop_counter import FlopCounterMode
-
     if not stackable(spec.recipe.network):
         return False
-    data = load_once(spec.dataset, spec.seed, root)
-    with FlopCounterMode(display=False) as counter:
-        make_model(spec.recipe.network, data.inputs, data.classes)(data.x[: spec.recipe.batch_size])
-    return int(counter.get_total_flops()) < LAUNCH_BOUND
+    data = load_once(spec, root)
+    model = make_model(spec.recipe.network, data.inputs, data.classes)
+    return flops(model, data.x[: spec.recipe.batch_size]) < LAUNCH_BOUND
+
+
+def load_once(spec: RunSpec, root: Path | None) -> Split:
+    """The data of a run; runs on the same data share it."""
+    return _load(*_source(spec, root))
+
+
+def find_recipe(dataset: str, root: Path | None, text: str = "", label: str = "") -> Recipe:
+    """That of a data set which has one; for others by what they are, for which they are loaded."""
+    return RECIPES.get(dataset) or recipe_by_kind(_load(dataset, 0, root, text, label))
+
+
+Source = tuple[str, int, Path | None, str, str]
+
+
+def _source(spec: RunSpec, root: Path | None) -> Source:
+    return spec.dataset, spec.seed, root, spec.text, spec.label
 
 
 @functools.lru_cache(maxsize=8)
-def load_once(dataset: str, seed: int, root: Path | None) -> Split:
-    """As `load`; runs on the same data share it."""
-    return load(dataset, seed=seed, root=root)
+def _load(dataset: str, seed: int, root: Path | None, text: str, label: str) -> Split:
+    return load(dataset, seed=seed, root=root, text=text, label=label)
 
 
 @functools.cache
-def _shape(dataset: str, seed: int, root: Path | None) -> object:
-    return shape(load_once(dataset, seed, root))
+def _shape(*source: Any) -> object:
+    return shape(_load(*source))
 
 
 def train_unit(
@@ -172,7 +192,7 @@ def train_unit(
         return _train_unit(unit, device, root, tick, started)
     except Exception as error:
         if len(unit) == 1:
-            return [Result(unit[0], seconds=time.perf_counter() - started, failure=_reason(error))]
+            return [_failed(unit[0], device, _reason(error), time.perf_counter() - started)]
     # outside of the handler, which would keep the failed stack in memory
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -183,24 +203,29 @@ def train_unit(
 def _train_unit(
     unit: Unit, device: str, root: Path | None, tick: Callable[[int], object], started: float
 ) -> list[Result]:
-    jobs = [prepare(spec, load_once(spec.dataset, spec.seed, root)) for spec in unit]
+    jobs = [prepare(spec, load_once(spec, root)) for spec in unit]
     histories: list[list[EpochRecord]] = [[] for _ in unit]
     epochs: Iterable[list[EpochRecord]]
     if len(unit) == 1 and (find_device(device).type != "cuda" or not _for_a_stack(unit[0])):
         session = Session(unit[0], jobs[0].data, device)
-        epochs, details = ([record] for record in session), [session.details]
+        epochs, details, threads = ([record] for record in session), [session.details], session.threads
     else:
         stack = Stack(jobs, device)
-        epochs, details = stack, stack.details
+        epochs, details, threads = stack, stack.details, stack.threads
     for records in epochs:
         for history, record in zip(histories, records, strict=True):
             history.append(record)
         tick(len(unit))
     seconds, kind = time.perf_counter() - started, "stacked" if len(unit) > 1 else "alone"
+    made = made_here(unit[0].recipe, find_device(device), threads)
     return [
-        Result(spec, history, detail, seconds, kind, _lost(history))
+        Result(spec, history, detail, seconds, kind, _lost(history), made)
         for spec, history, detail in zip(unit, histories, details, strict=True)
     ]
+
+
+def _failed(spec: RunSpec, device: str, reason: str, seconds: float = 0.0) -> Result:
+    return Result(spec, seconds=seconds, failure=reason, made=made_here(spec.recipe, find_device(device)))
 
 
 def _for_a_stack(spec: RunSpec) -> bool:
@@ -226,31 +251,40 @@ def _in_processes(units: Iterator[Unit], settings: Settings) -> Iterator[Result]
     seen = 0
 
     def pool(size: int) -> ProcessPoolExecutor:
-        threads = max(1, (os.cpu_count() or 1) // number)
-        return ProcessPoolExecutor(size, context, initializer=_begin_worker, initargs=(threads, counter, os.getpid()))
+        initial = settings.threads, counter, os.getpid()
+        return ProcessPoolExecutor(size, context, initializer=_begin_worker, initargs=initial)
 
     executor = pool(number)
     running: dict[Future[list[Result]], Unit] = {}
+    lost: list[Unit] = []
     try:
         while True:
-            while len(running) < number and (unit := next(units, None)):
-                running[executor.submit(_in_worker, unit, settings.device, settings.root)] = unit
-            if not running:
+            while not lost and len(running) < number and (unit := next(units, None)):
+                try:
+                    running[executor.submit(_in_worker, unit, settings.device, settings.root)] = unit
+                except BrokenProcessPool:
+                    lost.append(unit)
+            if not running and not lost:
                 return
             done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
             settings.tick(counter.value - seen)
             seen = counter.value
-            if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
-                # a worker was killed, and took the pool with it: each of its units in a pool of its own
-                for unit in running.values():
+            broken = bool(lost) or any(isinstance(future.exception(), BrokenProcessPool) for future in done)
+            # a broken pool leaves no unit without an answer, so that waiting for all of them takes no time
+            for future in list(running) if broken else done:
+                unit = running.pop(future)
+                if isinstance(future.exception(), BrokenProcessPool):
+                    lost.append(unit)
+                else:
+                    yield from future.result()
+            if broken:
+                # a worker was killed, and took the pool with it: each unit that was lost in a pool of its own
+                for unit in lost:
                     with pool(1) as single:
                         yield from _survive(single, unit, settings)
-                running.clear()
+                lost.clear()
+                executor.shutdown()
                 executor = pool(number)
-                continue
-            for future in done:
-                del running[future]
-                yield from future.result()
     finally:
         executor.shutdown(cancel_futures=True)
 
@@ -259,7 +293,8 @@ def _survive(executor: ProcessPoolExecutor, unit: Unit, settings: Settings) -> l
     try:
         return executor.submit(_in_worker, unit, settings.device, settings.root).result()
     except BrokenProcessPool:
-        return [Result(spec, failure="the process that trained it was killed, twice: out of memory?") for spec in unit]
+        reason = "the process that trained it was killed, twice: out of memory?"
+        return [_failed(spec, settings.device, reason) for spec in unit]
 
 
 _counter: Any = None

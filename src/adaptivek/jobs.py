@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from .dropout import draw_keys
 from .models import make_model
 from .noise import Manifest, corrupt
 from .recipes import RunSpec
+from .streams import stream
 from .views import CONTRASTS, PAD
 
 
@@ -42,7 +44,8 @@ class Job(NamedTuple):
 
 def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = None) -> Job:
     """Load the data, unless it is given, and make its labels wrong."""
-    data = load(spec.dataset, seed=spec.seed, root=root) if data is None else data
+    if data is None:
+        data = load(spec.dataset, seed=spec.seed, root=root, text=spec.text, label=spec.label)
     rows = len(data.y)
     if rows < spec.recipe.batch_size:
         raise ValueError(f"Recipe: batch_size must be at most the {rows} training rows, got {spec.recipe.batch_size}")
@@ -52,6 +55,7 @@ def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = 
         raise ValueError(f"RunSpec: method must be one without views for data that are not images, got {spec.method}")
     if spec.noise == "instance" and data.vocabulary:
         raise ValueError("RunSpec: noise must not be instance for texts: numbers of words are no features")
+    check_network(spec.recipe.network, data)
     features = data.x if spec.noise == "instance" else None
     labels, manifest = corrupt(
         data.y,
@@ -67,10 +71,27 @@ def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = 
     return Job(spec, data, labels[used], (labels == data.y)[used], manifest, used, held, labels[held])
 
 
+def check_network(name: str, data: Split) -> None:
+    """Raise unless the network takes such data."""
+    if not _takes(name, data.x.shape[1:], data.x.dtype, data.inputs, data.classes):
+        raise ValueError(f"Recipe: network must be one that takes {data.kind}, got {name}")
+
+
+@functools.lru_cache(maxsize=64)
+def _takes(network: str, shape: torch.Size, dtype: torch.dtype, inputs: int, classes: int) -> bool:
+    """Tried on two rows: what a network can do with them, it knows best."""
+    try:
+        with torch.no_grad():
+            make_model(network, inputs, classes).eval()(torch.zeros(2, *shape, dtype=dtype))
+    except (RuntimeError, IndexError):
+        return False
+    return True
+
+
 def hold_back(rows: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
     """The numbers of the rows to judge by, and of those to train on; all of these, in order, if the share is 0."""
     number = round(share * rows)
-    order = np.random.default_rng([seed, 3]).permutation(rows) if number else np.arange(rows)
+    order = stream(seed, "hold-out").permutation(rows) if number else np.arange(rows)
     return torch.from_numpy(order[:number]), torch.from_numpy(order[number:])
 
 
@@ -85,18 +106,18 @@ class Draws(NamedTuple):
 
 def draws(job: Job, layers: int, epoch: int) -> Draws:
     seed, size, steps = job.spec.seed, job.spec.recipe.batch_size, job.steps_per_epoch
-    order = np.random.default_rng([seed, epoch]).permutation(len(job.labels))[: steps * size]
+    order = stream(seed, "order", epoch).permutation(len(job.labels))[: steps * size]
     moves = np.zeros((steps, 1, 1), np.int64)
     if job.spec.recipe.augment:
         reach = [2 * PAD + 1, 2 * PAD + 1, 2]
-        moves = np.random.default_rng([seed, epoch, 2]).integers(0, reach, (steps, size, 3))
+        moves = stream(seed, "augment", epoch).integers(0, reach, (steps, size, 3))
     bends = np.zeros((steps, 1, 1), np.int64)
     if job.spec.make_method().views > 1:
         reach = [*job.data.x.shape[-2:], CONTRASTS + 1]
-        bends = np.random.default_rng([seed, epoch, 4]).integers(0, reach, (steps, size, 3))
+        bends = stream(seed, "distort", epoch).integers(0, reach, (steps, size, 3))
     return Draws(
         torch.from_numpy(order.reshape(steps, size)),
-        draw_keys(layers, 2 * steps, [seed, epoch, 1]).view(steps, 2, layers, 2),
+        draw_keys(layers, 2 * steps, stream(seed, "dropout", epoch)).view(steps, 2, layers, 2),
         torch.from_numpy(moves),
         torch.from_numpy(bends),
     )

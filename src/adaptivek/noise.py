@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from .backend.checks import check_number
+from .streams import stream
 
 Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -221,7 +222,7 @@ def corrupt(
         raise ValueError("corrupt: labels must have at least one row, got none")
     if clean.min() < 0 or clean.max() >= classes:
         raise ValueError(f"corrupt: labels must be from 0 to {classes - 1}, got {clean.min()} to {clean.max()}")
-    rng = np.random.default_rng(seed)
+    rng = stream(seed, "noise")
     chance, target = noise.flips(clean, classes, _as_features(features, len(clean)), rng)
     rows = _exactly(chance, rng) if exact else np.flatnonzero(rng.random(len(clean)) < chance)
     noisy = clean.copy()

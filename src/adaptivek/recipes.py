@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .backend.checks import check_choice, check_number
 from .method import Method
@@ -14,10 +14,13 @@ from .methods import METHODS, build
 from .models import MODELS
 from .noise import NOISES, Noise
 
+if TYPE_CHECKING:
+    from .data import Split
+
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is trained on a data set. The defaults are those of the authors' MNIST notebook."""
+    """How a network is trained on a data set. The defaults are those of the authors' notebook but for `decay_early`."""
 
     network: str = "notebook-cnn"
     epochs: int = 80
@@ -29,6 +32,7 @@ class Recipe:
     weight_decay: float = 0.0
     decay_every: int = 30
     decay_factor: float = 0.2
+    decay_early: bool = False  #: each drop an epoch sooner: the notebook steps its scheduler before it trains
     augment: bool = False  #: images: shifted by up to four pixels and mirrored at random
     precision: Literal["float32", "bfloat16"] = "float32"  #: of the forward pass, on a GPU
     average: float = 0.0  #: test a moving average of the weights: how much of it stays at each step, such as 0.999
@@ -51,7 +55,11 @@ class Recipe:
 
     def learning_rate_at(self, epoch: int) -> float:
         """The learning rate of an epoch, from 0."""
-        return self.learning_rate * self.decay_factor ** (epoch // self.decay_every)
+        return self.learning_rate * self.decay_factor ** ((epoch + self.decay_early) // self.decay_every)
+
+    def precision_on(self, device: str) -> str:
+        """That of the forward pass on a kind of device. Few processors are faster in bfloat16: they have float32."""
+        return self.precision if device == "cuda" else "float32"
 
     def stages(self) -> set[int]:
         """Epochs, from 1, of which more is recorded: the first, the last plain one, one amid selection, the last."""
@@ -62,6 +70,9 @@ class Recipe:
 #: what the paper compares, and on what
 PAPER_METHODS = ("oracle", "vanilla", "mkl", "vanilla+mkl", "adaptive-k")
 PAPER_DATASETS = ("mnist", "fashion-mnist", "cifar10", "imdb", "sarcasm", "hotel", "20newsgroups")
+
+#: the authors' notebook, to the epoch
+NOTEBOOK = Recipe(decay_early=True)
 
 # one for all texts; raced on clean labels and on Vanilla alone, like the one for cifar10
 _TEXT = Recipe(
@@ -77,8 +88,8 @@ _TEXT = Recipe(
 RECIPES: dict[str, Recipe] = {
     # the notebook's, in 5/8 of the epochs: long enough for Vanilla to learn the wrong labels
     "digits": Recipe(network="digits-cnn", epochs=50, warmup_epochs=20, decay_every=20),
-    "mnist": Recipe(),
-    "fashion-mnist": Recipe(),
+    "mnist": NOTEBOOK,
+    "fashion-mnist": NOTEBOOK,
     # epochs and weight decay raced on clean labels and on Vanilla alone; docs/data.md has the numbers
     "cifar10": Recipe(
         network="resnet9",
@@ -94,6 +105,30 @@ RECIPES: dict[str, Recipe] = {
     ),
     **dict.fromkeys(("imdb", "sarcasm", "hotel", "20newsgroups"), _TEXT),
 }
+#: which pixels a side the networks of two of these take; the others take any from 8 on
+SIDES = {"digits": (8, 9), "mnist": (28, 31)}
+
+
+#: steps that an epoch of a recipe by kind has at least, rows permitting, and all of it at most
+FEW_STEPS, MANY_STEPS, SMALLEST_BATCH = 50, 40_000, 8
+
+
+def recipe_by_kind(data: Split) -> Recipe:
+    """The recipe for data that has none of its own: that of the benchmark's data of its kind, with batches by its rows.
+
+    Smaller batches of SGD take smaller steps in proportion. Nothing is mirrored: what it would be is not known.
+    """
+    if data.vocabulary:
+        recipe = _TEXT
+    else:
+        sides = data.x.shape[-2:]
+        fitting = [name for name, (low, high) in SIDES.items() if all(low <= side <= high for side in sides)]
+        recipe = dataclasses.replace(RECIPES[fitting[0] if fitting else "cifar10"], augment=False)
+    rows = len(data.y)
+    most = max(recipe.batch_size, rows * recipe.epochs // MANY_STEPS)
+    size = max(SMALLEST_BATCH, min(most, rows // FEW_STEPS))
+    slower = min(1.0, size / recipe.batch_size) if recipe.optimizer == "sgd" else 1.0
+    return dataclasses.replace(recipe, batch_size=size, learning_rate=recipe.learning_rate * slower)
 
 
 MOST_NOISE = 0.95  # that a method is told of, however wrong: it must keep something
@@ -103,6 +138,14 @@ def told_ratio(text: str) -> bool:
     """Whether a run of this method is told the noise ratio: it needs it, and the text leaves it open."""
     name, _, rest = text.partition(":")
     return name in METHODS and METHODS[name].needs_ratio and "keep=" not in rest
+
+
+class Resolved(NamedTuple):
+    """A method as it is run: with all that its name and the run leave open."""
+
+    name: str
+    parameters: dict[str, Any]
+    revision: int
 
 
 @dataclass(frozen=True)
@@ -118,6 +161,8 @@ class RunSpec:
     reforward: bool = False  #: run the kept samples through the network again, as the notebook does
     recipe: Recipe = field(default_factory=Recipe)
     ratio_error: float = 0.0  #: how far a method that must be told the noise ratio is told a wrong one
+    text: str = ""  #: the column of the texts or images; found if not given, see `data.load`
+    label: str = ""  #: the column of the labels, likewise
 
     def __post_init__(self) -> None:
         check_number("RunSpec", "noise_rate", self.noise_rate, 0, 1)
@@ -126,7 +171,7 @@ class RunSpec:
         self.make_noise()
         method = self.make_method()
         if self.reforward and method.needs_logits:
-            raise ValueError(f"RunSpec: reforward must be False for {method.name}, got True")
+            raise ValueError(f"RunSpec: reforward must be False for {method.name}, which does more than weigh")
         if self.ratio_error and not told_ratio(self.method):
             raise ValueError(f"RunSpec: ratio_error must be 0 for {self.method}, which is not told the noise ratio")
 
@@ -140,28 +185,65 @@ class RunSpec:
             return build(self.method, keep=1 - min(max(self.noise_rate + self.ratio_error, 0.0), MOST_NOISE))
         return build(self.method, keep=1 - self.noise_rate) if self.noise_rate < 1 else build(self.method)
 
+    def resolved(self) -> Resolved:
+        method = self.make_method()
+        return Resolved(method.name, dataclasses.asdict(method), method.revision)  # type: ignore[call-overload]
+
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> RunSpec:
         return cls(**(fields | {"recipe": Recipe(**fields["recipe"])}))
 
+    @classmethod
+    def as_recorded(cls, fields: dict[str, Any]) -> RunSpec:
+        """Of a run that was done, maybe by another version: its method or network need not be known here."""
+        recipe: Recipe = _unchecked(Recipe, fields["recipe"])
+        spec: RunSpec = _unchecked(cls, fields | {"recipe": recipe})
+        return spec
+
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
-    def identity(self) -> str:
+    def identity(self, recorded: Resolved | None = None) -> str:
         """A short hash of all of it: equal for equal runs, in every process and on every machine.
 
-        What is as by default is left out, so that a field added later does not make old results strangers; hence
-        no default may ever change.
+        The method counts as what it resolves to, with every parameter and its revision: however it is written, and
+        whatever becomes of its defaults. Of the rest what is as by default is left out, so that a field added later
+        does not make old results strangers; hence no default of these may ever change.
+
+        Args:
+            recorded: the method as it was run, of a result; unless given, as it is here.
         """
-        text = json.dumps(_not_default(self) | {"recipe": _not_default(self.recipe)}, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        name, parameters, revision = recorded or self.resolved()
+        fields = _not_default(self) | {
+            "recipe": _not_default(self.recipe),
+            "method": [name, {key: _plain(value) for key, value in parameters.items()}, revision],
+        }
+        fields.pop("ratio_error", None)  # it is in the parameters
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _not_default(spec: RunSpec | Recipe) -> dict[str, Any]:
     values = {field.name: (getattr(spec, field.name), field.default) for field in dataclasses.fields(spec)}
     return {
-        # a rate of 1 and one of 1.0 are the same
-        name: float(value) if isinstance(default, float) else value
+        name: _plain(value)
         for name, (value, default) in values.items()
-        if value != default and name != "recipe"
+        if value != default and name not in ("recipe", "method")
     }
+
+
+def _plain(value: Any) -> Any:
+    """A real number without what the last digits of a subtraction add, or its type: 1 - 0.7 is 0.3, and 1.0 is 1."""
+    if not isinstance(value, float):
+        return value
+    short = float(f"{value:.12g}")
+    return int(short) if short.is_integer() else short
+
+
+def _unchecked(kind: type[Any], fields: dict[str, Any]) -> Any:
+    """A dataclass with these fields as they are."""
+    made = object.__new__(kind)
+    for each in dataclasses.fields(kind):
+        if each.name not in fields and each.default is dataclasses.MISSING:
+            raise ValueError(f"{kind.__name__}: {each.name} must be given, got none")
+        object.__setattr__(made, each.name, fields.get(each.name, each.default))
+    return made

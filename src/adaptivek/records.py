@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,19 +28,21 @@ class EpochRecord:
     train_loss: float  #: mean loss on the given labels, all samples
     test_accuracy: float
     best_test_accuracy: float  #: the best so far; chosen on the test set, as the paper reports it
-    kept_share: float
-    precision: float  #: share of clean among the kept, averaged over the iterations
-    recall: float  #: share of the clean that were kept, likewise
+    kept_share: float  #: mean weight of the samples: 1 where nothing is left out
+    precision: float  #: share of clean among the labels there was confidence in, averaged over the iterations
+    recall: float  #: share of the clean labels there was confidence in, likewise
     threshold: float  #: mean over the iterations
     clean_loss_mean: float
     clean_loss_std: float
     noisy_loss_mean: float
     noisy_loss_std: float
-    noise_ratio: float  #: estimated: the share left out; NaN while warming up
+    #: estimated: one minus the mean confidence in the labels; `1 - kept_share`, unless the method relabels. NaN while
+    #: warming up
+    noise_ratio: float
     true_noise_ratio: float
     empty_steps: int  #: steps in which nothing was kept
     nonfinite: int  #: NaN or infinite losses
-    samples_per_second: float
+    samples_per_second: float  #: that a run was trained on, while it was trained: see `pace`
     #: on held-out rows with their noisy labels, where a recipe has them; `test_accuracy` is then that of the epoch,
     #: up to this one, in which this was highest
     validation_accuracy: float = math.nan
@@ -72,8 +75,9 @@ class Steps(NamedTuple):
 
     losses: Tensor  #: (..., steps, batch)
     weights: Tensor  #: (..., steps, batch)
+    confidence: Tensor  #: (..., steps, batch) in each observed label: the weights, unless the method relabels
     clean: Tensor  #: (..., steps, batch) bool
-    cuts: Tensor  #: (..., steps), NaN where the method has no threshold
+    thresholds: Tensor  #: (..., steps), NaN where the method has no threshold
 
 
 def read_lines(path: Path) -> list[EpochRecord]:
@@ -84,28 +88,35 @@ def read_lines(path: Path) -> list[EpochRecord]:
 
 def measure(steps: Steps) -> dict[str, Tensor]:
     """Statistics of an epoch, one of each for every run. Stays on the device."""
-    losses, weights, right = steps.losses, steps.weights.double(), steps.clean
+    losses, weights, confidence, right = steps.losses, steps.weights.double(), steps.confidence.double(), steps.clean
     finite = losses.abs() < math.inf  # False for NaN too
     losses = losses.where(finite, 0).double()
-    kept = weights.sum(-1)
-    kept_right = (weights * right).sum(-1)
+    taken = confidence.sum(-1)
+    taken_right = (confidence * right).sum(-1)
     mean, _ = _mean_std(losses, finite)
     clean_mean, clean_std = _mean_std(losses, finite & right)
     noisy_mean, noisy_std = _mean_std(losses, finite & ~right)
     return {
         "train_loss": mean,
         "kept_share": weights.mean((-2, -1)),
-        # 0 / 0 is NaN and passed over: a batch that keeps nothing has no precision
-        "precision": (kept_right / kept).nanmean(-1),
-        "recall": (kept_right / right.sum(-1)).nanmean(-1),
-        "threshold": steps.cuts.mean(-1),
+        # 0 / 0 is NaN and passed over: a batch with no confidence in any label has no precision
+        "precision": (taken_right / taken).nanmean(-1),
+        "recall": (taken_right / right.sum(-1)).nanmean(-1),
+        "noise_ratio": 1 - confidence.mean((-2, -1)),
+        "threshold": steps.thresholds.mean(-1),
         "clean_loss_mean": clean_mean,
         "clean_loss_std": clean_std,
         "noisy_loss_mean": noisy_mean,
         "noisy_loss_std": noisy_std,
-        "empty_steps": (kept == 0).sum(-1),
+        "empty_steps": (weights.sum(-1) == 0).sum(-1),
         "nonfinite": (~finite).sum((-2, -1)),
     }
+
+
+def pace(steps: Tensor, started: float) -> float:
+    """Samples of one run per second since ``started``, when its steps began. To be called once the device has done
+    them and before anything else: what is tested afterwards does not count."""
+    return steps.shape[-2] * steps.shape[-1] / (time.perf_counter() - started)
 
 
 def look_closer(epoch: int, steps: Steps) -> Detail:
@@ -149,14 +160,15 @@ def epoch_record(
 ) -> EpochRecord:
     """One run's record; ``measured`` is one run's share of what `measure` gives."""
     values: dict[str, Any] = measured | {name: int(measured[name]) for name in ("empty_steps", "nonfinite")}
+    if not selecting:
+        values |= {"threshold": math.nan, "noise_ratio": math.nan}
     return EpochRecord(
-        **(values | {"threshold": values["threshold"] if selecting else math.nan}),
+        **values,
         epoch=epoch,
         selecting=selecting,
         test_accuracy=reached.chosen,
         best_test_accuracy=reached.best,
         validation_accuracy=validation,
-        noise_ratio=1 - values["kept_share"] if selecting else math.nan,
         true_noise_ratio=noise,
         samples_per_second=rate,
     )

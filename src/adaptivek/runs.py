@@ -1,6 +1,7 @@
 """One run in one folder: what was asked, a record per epoch, the weights. Stops and goes on.
 
 - config.json: the specification
+- made.json: the method with all its parameters and its revision, versions, device and precision
 - noise.json: which labels were made wrong (see `noise.Manifest`)
 - records.jsonl: one line per epoch
 - checkpoint.pt: to go on from; gone when the run is done
@@ -9,6 +10,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ import torch
 
 from .data import Split
 from .files import whole, write_whole
+from .made import made_here
 from .recipes import RunSpec
 from .records import EpochRecord, read_lines
 from .train import Session
@@ -47,6 +50,9 @@ def run(
     session = Session(spec, data, device, root)  # raises what is wrong with the request before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "config.json", json.dumps(spec.to_dict(), indent=2) + "\n")
+    made = {"identity": spec.identity(), "method": spec.resolved()._asdict()}
+    made |= dataclasses.asdict(made_here(spec.recipe, session.device, session.threads))
+    write_whole(folder / "made.json", json.dumps(made, indent=2) + "\n")
     session.manifest.save(folder / "noise.json")
     if checkpoint.exists():
         session.load_state_dict(torch.load(checkpoint, weights_only=True, map_location="cpu"))
@@ -69,16 +75,19 @@ def run(
 def _refuse_another_run(folder: Path, spec: RunSpec) -> None:
     config = folder / "config.json"
     if config.exists():
-        if _identity(config) != spec.identity():
-            raise FileExistsError(f"{folder} holds another run (see {config}): give another folder, or remove it")
+        if _identity(folder / "made.json") != spec.identity():
+            raise FileExistsError(
+                f"{folder} holds another run (see {config}), or one of an earlier version or revision of the method: "
+                "give another folder, or remove it"
+            )
     elif folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty and holds no run: give another folder")
 
 
-def _identity(config: Path) -> str:
+def _identity(made: Path) -> str:
     try:
-        return RunSpec.from_dict(json.loads(config.read_text())).identity()
-    except (ValueError, TypeError, KeyError):
+        return str(json.loads(made.read_text())["identity"])
+    except (OSError, ValueError, TypeError, KeyError):
         return ""  # no run of ours
 
 

@@ -21,8 +21,9 @@ from .dropout import dropout_layers, set_keys
 from .jobs import Job, draws, fresh_networks
 from .models import Conv2d, make_model, stackable, without_head
 from .parts import Part, check_alike, in_parts, rule, with_parameters
-from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
+from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure, pace
 from .step import Inputs, Memory, begin_epoch, cross_entropy, remember, train_step
+from .threads import flops, suited, using
 from .train import autocast, find_device, make_optimizer, recorded
 from .training.ema import EMA
 from .views import augment, distort
@@ -77,12 +78,16 @@ class Stack:
         runs, size, steps = len(jobs), self.recipe.batch_size, self.steps_per_epoch
         self._now = torch.zeros(1, dtype=torch.int64, device=self.device)  # step of the epoch
         self._losses = torch.zeros(steps, runs, size, device=self.device)
-        self._weights = torch.zeros_like(self._losses)
-        self._cuts = torch.full((steps, runs), math.nan, device=self.device)
+        self._weights, self._confidence = torch.zeros_like(self._losses), torch.zeros_like(self._losses)
+        self._thresholds = torch.full((steps, runs), math.nan, device=self.device)
+        #: 0: they do not matter
+        self.threads = 0 if self._gpu else suited(flops(self.model, self._x[:size]) * len(self._run_of))
 
     def __iter__(self) -> Iterator[list[EpochRecord]]:
         while self.epoch < self.recipe.epochs:
-            yield self._run_epoch()
+            with using(self.threads or torch.get_num_threads()):
+                records = self._run_epoch()
+            yield records
 
     def _build_networks(self) -> None:
         data, recipe = self.jobs[0].data, self.recipe
@@ -152,12 +157,12 @@ class Stack:
             self._advance()
         order = self._order.transpose(0, 1)
         clean = self._clean.gather(1, order.flatten(1)).view_as(order)
-        steps = Steps(self._losses.transpose(0, 1), self._weights.transpose(0, 1), clean, self._cuts.t())
-        with nullcontext() if self._average is None else self._average.in_use():
-            accuracy, validation = self._evaluate(), self._validate()
+        losses, weights, confidence = (x.transpose(0, 1) for x in (self._losses, self._weights, self._confidence))
+        steps = Steps(losses, weights, confidence, clean, self._thresholds.t())
         columns = {name: value.tolist() for name, value in measure(steps).items()}  # waits for the device
-        accuracies, validations = accuracy.tolist(), validation.tolist()
-        rate = self.steps_per_epoch * self.recipe.batch_size / (time.perf_counter() - started)
+        rate = pace(order, started)
+        with nullcontext() if self._average is None else self._average.in_use():
+            accuracies, validations = self._evaluate().tolist(), self._validate().tolist()
         self.epoch += 1
         records: list[EpochRecord] = [None] * len(self.jobs)  # type: ignore[list-item]
         for part in self._parts:
@@ -201,7 +206,7 @@ class Stack:
         judged = {number: self._judge(number, x) for number, part in enumerate(self._parts) if part.method.views > 1}
         logits = self._output(x, keys).float()
         plain = cross_entropy(logits.flatten(0, 1), labels[self._run_of].flatten()).view(logits.shape[:-1])
-        main, total, weights, cuts = plain.detach()[self._first], plain.new_zeros(()), [], []
+        main, total, columns = plain.detach()[self._first], plain.new_zeros(()), []
         for number, part in enumerate(self._parts):
             seen = logits[part.networks]
             if part.method.networks > 1:
@@ -213,30 +218,31 @@ class Stack:
             given = {"losses": plain[part.networks]}
             if part.method.needs_logits:
                 given = {"logits": seen, "labels": labels[part.runs]}
-            means, confidence, thresholds = self._judged(part, given | {"rows": rows[part.runs]})
+            means, *found = self._judged(part, given | {"rows": rows[part.runs]})
             total = total + means.sum()  # no run has a say in another's gradient
-            weights.append(confidence)
-            cuts.append(thresholds)
+            columns.append(found)
         self.optimizer.zero_grad()
         total.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         if self._average is not None:
             self._average.update()
         self._losses.index_copy_(0, self._now, main[None])
-        self._weights.index_copy_(0, self._now, torch.cat(weights)[None])
-        self._cuts.index_copy_(0, self._now, torch.cat(cuts)[None])
+        for record, column in zip(
+            (self._weights, self._confidence, self._thresholds), zip(*columns, strict=True), strict=True
+        ):
+            record.index_copy_(0, self._now, torch.cat(column)[None])
         self._now += 1
 
-    def _judged(self, part: Part, given: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """A step of some runs, each with its own parameters and memory: losses, confidences and thresholds."""
+    def _judged(self, part: Part, given: dict[str, Tensor]) -> tuple[Tensor, ...]:
+        """A step of some runs, each with its own parameters and memory: losses, weights, confidences, thresholds."""
 
-        def one(values: dict[str, Tensor], memory: Memory, given: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        def one(values: dict[str, Tensor], memory: Memory, given: dict[str, Tensor]) -> tuple[Tensor, ...]:
             method = with_parameters(part.method, values)
             loss, outcome = train_step(method, memory, Inputs(**given))
             remember(method, memory, outcome)
             threshold = method.loss_threshold(memory.state)
-            confidence = recorded(method, outcome.confidence)
-            return loss, confidence, loss.detach() * math.nan if threshold is None else threshold.clone()
+            weights, confidence = recorded(method, outcome.weights), recorded(method, outcome.confidence)
+            return loss, weights, confidence, loss.detach() * math.nan if threshold is None else threshold.clone()
 
         return vmap(one)(part.varying, part.memory, given)
 

@@ -1,4 +1,8 @@
-"""Results of many runs in one folder: a file for each, named by what was run, there whole or not at all."""
+"""Results of many runs in one folder: a file for each, named by what was run, there whole or not at all.
+
+Reading changes nothing. A file that is no result is left where it is, and only who is about to do its run, and so holds
+its lock, moves it out of the way.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,28 @@ import json
 import math
 import os
 import warnings
+import zlib
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from .recipes import RunSpec
+from .made import Made
+from .recipes import Recipe, Resolved, RunSpec
 from .records import Detail, EpochRecord
 
-FORMAT = 1  # of the files
+FORMAT = 2  # of the files
 DIGITS = 6  # significant ones of every number
+
+
+class DamagedError(ValueError):
+    """A file in the place of a result that holds half of one, or another."""
+
+
+class ForeignError(ValueError):
+    """A result that another version has written in a way that this one does not know."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +46,39 @@ class Result:
     seconds: float = 0.0  #: of wall time; of the whole stack if it was trained with others
     engine: str = ""
     failure: str = ""  #: why it failed, if it did
+    made: Made = field(default_factory=Made)
+    recorded: Resolved | None = None  #: the method as it was run, of a result that was read
+
+    @property
+    def ran(self) -> Resolved:
+        """The method as it was run."""
+        return self.recorded or self.spec.resolved()
+
+    @property
+    def identity(self) -> str:
+        return self.spec.identity(self.recorded)
+
+    @property
+    def apart(self) -> str:
+        """What sets the method that was run apart from the one that has its name here; empty if they are one."""
+        try:
+            here = self.spec.resolved()
+        except ValueError:
+            return "not known here"
+        if self.identity == self.spec.identity():
+            return ""
+        if self.ran.revision != here.revision:
+            return f"revision {self.ran.revision}"
+        told = [f"{name}={value}" for name, value in self.ran.parameters.items() if here.parameters.get(name) != value]
+        return ", ".join(told) or f"without {', '.join(sorted(here.parameters.keys() - self.ran.parameters.keys()))}"
 
     def to_json(self) -> dict[str, Any]:
         lines = [record.to_json() for record in self.epochs]
         return {
             "format": FORMAT,
             "spec": self.spec.to_dict(),
+            "method": self.ran._asdict(),
+            "made": dataclasses.asdict(self.made),
             "engine": self.engine,
             "seconds": _short(self.seconds),
             "failure": self.failure,
@@ -48,16 +90,25 @@ class Result:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Result:
         if fields["format"] != FORMAT:
-            raise ValueError(f"format must be {FORMAT}, got {fields['format']!r}")
+            raise ForeignError(f"its format is {fields['format']!r}, this version reads {FORMAT}")
         columns = fields["epochs"]
+        parts: list[tuple[type[Any], dict[str, Any]]] = [
+            (RunSpec, fields["spec"]), (Recipe, fields["spec"]["recipe"]), (Made, fields["made"]),
+            (EpochRecord, columns), *((Detail, detail) for detail in fields["details"]),
+        ]  # fmt: skip
+        for kind, given in parts:
+            if unknown := given.keys() - {each.name for each in dataclasses.fields(kind)}:
+                raise ForeignError(f"this version does not know its {', '.join(sorted(unknown))}")
         lines = [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
         return cls(
-            RunSpec.from_dict(fields["spec"]),
+            RunSpec.as_recorded(fields["spec"]),
             [EpochRecord.from_json(line) for line in lines],
             [Detail(**detail) for detail in fields["details"]],
             fields["seconds"],
             fields["engine"],
             fields["failure"],
+            Made(**fields["made"]),
+            Resolved(**fields["method"]),
         )
 
 
@@ -69,40 +120,52 @@ class Store:
         self.runs = self.folder / "runs"
 
     def path(self, spec: RunSpec) -> Path:
-        return self.runs / f"{spec.identity()}.json.gz"
+        return self.runs / _name(spec.identity())
 
     def write(self, result: Result) -> None:
         self.runs.mkdir(parents=True, exist_ok=True)
-        path = self.path(result.spec)
+        path = self.runs / _name(result.identity)
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         text = json.dumps(result.to_json(), separators=(",", ":"))
         partial.write_bytes(gzip.compress(text.encode(), mtime=0))  # no date: equal results are equal files
         os.replace(partial, path)
 
     def read(self, spec: RunSpec) -> Result | None:
-        """The result of a run, or None if it is still to be done."""
-        path = self.path(spec)
-        return self._read(path) if path.exists() else None
+        """The result of a run, or None if it is still to be done. Raises `ForeignError`."""
+        try:
+            return read(self.path(spec))
+        except (FileNotFoundError, DamagedError):
+            return None
 
     def read_all(self) -> list[Result]:
         """Every result there is, in a fixed order."""
-        found = [self._read(path) for path in sorted(self.runs.glob("*.json.gz"))]
-        return [result for result in found if result is not None]
+        return self.look()[0]
 
-    def _read(self, path: Path) -> Result | None:
+    def look(self) -> tuple[list[Result], list[str]]:
+        """The same, and of each file that is none to this version why."""
+        results, others = [], []
+        for path in sorted(self.runs.glob("*.json.gz")):
+            try:
+                results.append(read(path))
+            except FileNotFoundError:
+                continue  # another process has set it aside
+            except (DamagedError, ForeignError) as error:
+                others.append(str(error))
+        return results, others
+
+    def set_aside(self, spec: RunSpec) -> None:
+        """Move what is in the place of a run's result and is none. Only for who holds the lock on it: as nobody else
+        writes there, what is read is what is moved."""
+        path = self.path(spec)
         try:
-            result = Result.from_json(json.loads(gzip.decompress(path.read_bytes())))
-            if self.path(result.spec) != path:
-                raise ValueError("what it holds is not what its name says")
+            read(path)
         except FileNotFoundError:
-            return None  # another process has set it aside
-        except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError) as error:
+            pass
+        except DamagedError as error:
             aside = self.folder / "aside"
             aside.mkdir(exist_ok=True)
             os.replace(path, aside / path.name)
-            warnings.warn(f"{path.name} is not a result and was moved to {aside}: {error}", stacklevel=2)
-            return None
-        return result
+            warnings.warn(f"{error}; it was moved to {aside}", stacklevel=2)
 
     def claim(self, spec: RunSpec) -> BaseFileLock | None:
         """A lock on a run, or None if another process has it. The system frees it when its owner dies."""
@@ -115,9 +178,29 @@ class Store:
         return lock
 
     def release(self, lock: BaseFileLock) -> None:
-        """Give a run back. The file goes first: whoever waits for it at this moment makes one anew."""
-        Path(lock.lock_file).unlink(missing_ok=True)
+        """Give a run back. The file goes first: whoever waits for it at this moment makes one anew. Where a file that
+        is open cannot go, on Windows, the lock takes it along when it is released."""
+        with suppress(PermissionError):
+            Path(lock.lock_file).unlink(missing_ok=True)
         lock.release()
+
+
+def read(path: Path) -> Result:
+    """The result in a file. Raises `DamagedError` or `ForeignError`, which name the file, or `FileNotFoundError`."""
+    raw = path.read_bytes()  # at once: it may be replaced at any time
+    try:
+        result = Result.from_json(json.loads(gzip.decompress(raw)))
+        if path.name != _name(result.identity):
+            raise ValueError("what it holds is not what its name says")
+    except ForeignError as error:
+        raise ForeignError(f"{path.name} is of another version: {error}") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DamagedError(f"{path.name} is not a result: {error}") from None
+    return result
+
+
+def _name(identity: str) -> str:
+    return f"{identity}.json.gz"
 
 
 def _short(value: Any) -> Any:

@@ -21,7 +21,8 @@ from .jobs import prepare as prepare
 from .method import Method, outputs
 from .models import without_head
 from .recipes import Recipe, RunSpec
-from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure
+from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure, pace
+from .threads import flops, suited, using
 from .training.ema import EMA
 from .training.networks import Networks
 from .views import augment, distort
@@ -65,10 +66,14 @@ class Session:
         self.optimizer = make_optimizer(recipe, self.model.parameters())
         self.average = EMA(self.model.parameters(), recipe.average) if recipe.average else None
         self._chosen: dict[str, Tensor] = {}  # weights of the epoch that counts, where rows are held out
+        batch = self.data.x[: recipe.batch_size]
+        self.threads = suited(flops(self.model, batch)) if self.device.type == "cpu" else 0  #: 0: they do not matter
 
     def __iter__(self) -> Iterator[EpochRecord]:
         while self.epoch < self.spec.recipe.epochs:
-            yield self._run_epoch()
+            with using(self.threads or torch.get_num_threads()):
+                record = self._run_epoch()
+            yield record
 
     def _run_epoch(self) -> EpochRecord:
         started = time.perf_counter()
@@ -82,10 +87,10 @@ class Session:
             group["lr"] = self.spec.recipe.learning_rate_at(method.epochs_since_restart(self.epoch))
         self.model.train()
         done = [self._step(*step, self.spec.reforward and selecting) for step in zip(*drawn, strict=True)]
-        losses, weights, cuts = (torch.stack(column) for column in zip(*done, strict=True))
-        steps = Steps(losses, weights, self._clean[drawn.order], cuts)
+        losses, weights, confidence, thresholds = (torch.stack(column) for column in zip(*done, strict=True))
+        steps = Steps(losses, weights, confidence, self._clean[drawn.order], thresholds)
         measured = {name: float(value) for name, value in measure(steps).items()}  # waits for the device
-        rate = drawn.order.numel() / (time.perf_counter() - started)
+        rate = pace(drawn.order, started)
         self.epoch += 1
         if self.epoch in self.spec.recipe.stages():
             self.details.append(look_closer(self.epoch, steps))
@@ -97,7 +102,7 @@ class Session:
 
     def _step(
         self, rows: Tensor, keys: Tensor, moves: Tensor, bends: Tensor, reforward: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         x, y = self.data.x[self._rows[rows]], self.labels[rows]
         if self.spec.recipe.augment:
             x = augment(x, moves)
@@ -107,19 +112,19 @@ class Session:
             self._output(x) if method.views == 1 else torch.stack([self._judged(x), self._output(distort(x, bends))])
         )
         loss = self.criterion(output, y, rows)
-        assert self.criterion.confidence is not None
         losses = self.criterion.loss(output.detach() if outputs(method) == 1 else output[0].detach(), y)
-        weights = recorded(method, self.criterion.confidence)
+        weights, confidence = recorded(method, self.criterion.weights), recorded(method, self.criterion.confidence)
         if reforward and bool((kept := weights > 0).any()):
             set_keys(self.model, keys[1])
-            loss = self.criterion.loss(self._output(x[kept]), y[kept]).mean()
+            again = self.criterion.loss(self._output(x[kept]), y[kept])
+            loss = (again * weights[kept]).sum() / weights.sum()
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
         if self.average is not None:
             self.average.update()
         threshold = self.criterion.method.loss_threshold(self.criterion.memory.state)
-        return losses, weights, losses.new_tensor(math.nan) if threshold is None else threshold.clone()
+        return losses, weights, confidence, losses.new_tensor(math.nan) if threshold is None else threshold.clone()
 
     def _output(self, x: Tensor) -> Tensor:
         with autocast(self.spec.recipe, self.device):
@@ -204,15 +209,16 @@ def networks(model: nn.Module) -> list[nn.Module]:
     return list(model.networks) if isinstance(model, Networks) else [model]
 
 
-def recorded(method: Method[Any], weights: Tensor) -> Tensor:
-    """Of weights with several answers to each sample, (..., answers, B), those that go into the records: of the
+def recorded(method: Method[Any], weights: Tensor | None) -> Tensor:
+    """Of weights with several outputs of each sample, (..., outputs, B), those that go into the records: of the
     first network, or of the view that is learned from."""
+    assert weights is not None  # there has been a step
     return weights if outputs(method) == 1 else weights[..., 0 if method.networks > 1 else -1, :]
 
 
 def autocast(recipe: Recipe, device: torch.device) -> torch.autocast:
-    """The precision of the forward pass. A processor computes in float32: few are faster in bfloat16."""
-    enabled = recipe.precision == "bfloat16" and device.type == "cuda"
+    """The precision of the forward pass."""
+    enabled = recipe.precision_on(device.type) == "bfloat16"
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
 
 

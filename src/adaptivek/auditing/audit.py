@@ -89,6 +89,7 @@ def audit(
         "method": chosen.chosen(len(given.labels), len(given.classes)),
         "network": NETWORKS[kind].__name__ if model is None else type(model).__name__,
         "device": str(where),
+        "threads": run.threads,
         "even_noise": verdict.fitted.even,
         "power": verdict.fitted.power,
         **given.about,

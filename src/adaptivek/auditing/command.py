@@ -10,7 +10,7 @@ import tyro
 from rich.table import Table
 from rich.text import Text
 
-from ..terminal import out, progress_bar
+from ..terminal import out, progress_bar, trained_on
 from .result import AuditResult
 
 PAIRS = 5
@@ -72,25 +72,32 @@ def audit(
         "learning_rate": learning_rate,
         "seed": seed,
     }
-    with progress_bar() as progress:
-        bar = progress.add_task("training", total=None, status="reading")
+    try:
+        with progress_bar() as progress:
+            bar = progress.add_task("training", total=None, status="reading")
 
-        def show(work: str, done: int, total: int) -> None:
-            progress.update(bar, description=work, completed=done, total=total, status="")
+            def show(work: str, done: int, total: int) -> None:
+                progress.update(bar, description=work, completed=done, total=total, status="")
 
-        result = carry_out(
-            str(source if features is None else features),
-            label if labels is None else read_array(labels),
-            text=text,
-            encoder=encoder,
-            folder=folder,
-            resume=resume,
-            device=device,
-            progress=lambda done, total: show("training", done, total),
-            encoding=lambda done, total: show("encoding", done, total),
-            **{name: value for name, value in plan.items() if value is not None},
-        )
+            result = carry_out(
+                str(source if features is None else features),
+                label if labels is None else read_array(labels),
+                text=text,
+                encoder=encoder,
+                folder=folder,
+                resume=resume,
+                device=device,
+                progress=lambda done, total: show("training", done, total),
+                encoding=lambda done, total: show("encoding", done, total),
+                **{name: value for name, value in plan.items() if value is not None},
+            )
+    except KeyboardInterrupt:
+        told = "stopped before the first epoch was done: there is nothing to go on from"
+        if (folder / CHECKPOINT).exists():
+            told = "stopped; the same command with --resume goes on from the last whole epoch"
+        raise KeyboardInterrupt(told) from None
     _show(result)
+    out.print(trained_on(result.settings["device"], result.settings["threads"]), highlight=False)
     out.print(f"written to {folder}", highlight=False, markup=False, soft_wrap=True)
 
 

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..streams import stream
+
 Floats = NDArray[np.floating[Any]]
 Codes = NDArray[np.int64]
 
@@ -76,7 +78,7 @@ class Posterior(NamedTuple):
 def fit(slots: Slots, labels: Codes, classes: int, ratio: float, seed: int = 0) -> Fit:
     """The transition matrix that explains the labels with this noise ratio."""
     if len(labels) > MOST_ROWS:
-        some = np.random.default_rng(seed).choice(len(labels), MOST_ROWS, replace=False)
+        some = stream(seed, "audit sample").choice(len(labels), MOST_ROWS, replace=False)
         slots, labels = slots.of(some), labels[some]
     found = []
     for even, weighed, numbers in ((True, False, 1), (True, True, classes), (False, False, classes * (classes - 1))):

@@ -10,6 +10,7 @@ repeat the networks' errors, and all goes on as before.
 
 from __future__ import annotations
 
+import copy
 import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +26,8 @@ from torch import Tensor, nn
 from ..backend.checks import check_choice, check_number
 from ..files import whole
 from ..methods import build
+from ..streams import stream
+from ..threads import flops, suited, using
 from ..views import augment
 from .beliefs import Stock, believe, take_stock
 from .criterion import EarlyLearning, criterion
@@ -106,9 +109,18 @@ class Run:
         turns = plan.epochs >= FEW_EPOCHS and isinstance(self.criterion, EarlyLearning)
         self.turns: tuple[int, ...] = (plan.epochs // 2, plan.epochs * 3 // 4) if turns else ()
         self.stock: Stock | None = None  #: what was known when rows were first believed
+        self.threads = 0  #: on a processor, chosen when training begins; 0: they do not matter
 
     def epoch(self, step: Callable[[], None] = lambda: None) -> None:
         """Train one epoch; ``step`` is called after every batch."""
+        if self.device.type == "cpu" and not self.threads:
+            some = np.arange(min(self.plan.batch_size, len(self.labels)))
+            # tried on a copy: a network may count what it is shown
+            self.threads = suited(flops(copy.deepcopy(self.models[0]), self.fetch(some)))
+        with using(self.threads or torch.get_num_threads()):
+            self._epoch(step)
+
+    def _epoch(self, step: Callable[[], None]) -> None:
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(zlib.crc32(f"{self.plan.seed} {self.done}".encode()))
             self._train(step)
@@ -144,7 +156,7 @@ class Run:
 
     def _batches(self) -> Iterator[tuple[Codes, int]]:
         """The rows of each step, those of the first half first, and how many these are."""
-        rng = np.random.default_rng([self.plan.seed, self.done])
+        rng = stream(self.plan.seed, "audit order", self.done)
         # all of about one size: a network that normalises over the batch cannot take a single row
         parts = [
             np.array_split(rng.permutation(np.repeat(half, self.repeats[half])), self.steps) for half in self.halves
@@ -252,7 +264,7 @@ class Run:
 
 def _halves(labels: Codes, seed: int) -> list[Codes]:
     """Two halves of the rows, of every class as many."""
-    order = np.random.default_rng(seed).permutation(len(labels))
+    order = stream(seed, "audit halves").permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     return [np.sort(order[0::2]), np.sort(order[1::2])]
 

@@ -51,8 +51,9 @@ def read(path: Path) -> Split | None:
         # all bytes from one open file: it may be replaced while we read
         parts = load(path.read_bytes())
         classes, vocabulary, checksum = parts.pop("about").tolist()
+        column, label = json.loads(parts.pop("columns").numpy().tobytes())
         if checksum == _checksum(parts[name] for name in PARTS):
-            return Split(**parts, classes=classes, vocabulary=vocabulary)
+            return Split(**parts, classes=classes, vocabulary=vocabulary, columns=(column, label))
     except (OSError, SafetensorError, KeyError, TypeError, ValueError):
         pass
     return None
@@ -64,10 +65,11 @@ def write(path: Path, data: Split) -> None:
 
     parts = {name: getattr(data, name).contiguous() for name in PARTS}
     about = torch.tensor([data.classes, data.vocabulary, _checksum(parts.values())])
+    columns = torch.frombuffer(bytearray(json.dumps(data.columns).encode()), dtype=torch.uint8)
     partial = path.with_name(f"{path.stem}-{uuid.uuid4().hex}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(parts | {"about": about}, partial)
+        save_file(parts | {"about": about, "columns": columns}, partial)
         os.replace(partial, path)
     except Exception as error:  # a full or read-only disk: the data is there all the same
         with suppress(OSError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,15 +23,17 @@ def held_out(rows: int, number: int) -> Tensor:
     return shuffled(rows, f"split:{rows}")[:number].sort().values
 
 
-def prepare(parts: Mapping[str, Any], share: float) -> Split:
+def prepare(parts: Mapping[str, Any], share: float, text: str = "", label: str = "") -> Split:
     """Images as bytes or texts as token numbers, with labels from 0.
 
     Args:
         parts: splits by name, each a `datasets.Dataset`; "train" and, if there is one, "test" are used.
         share: what to hold out where there is no test split.
+        text: the column of the images or texts; found if not given.
+        label: the same of the labels.
     """
     train = parts["train"] if "train" in parts else _only(parts)
-    column, label = find_columns(train.features)
+    column, label = find_columns(train, text, label)
     is_image = _kind(train.features[column]) == "image"
     read = _images if is_image else _texts
     x, y = read(train, column), _labels(train, label)
@@ -48,30 +50,54 @@ def prepare(parts: Mapping[str, Any], share: float) -> Split:
     targets, targets_test, classes = _numbered(y, y_test, train.features[label])
     if not is_image:
         tokens, tokens_test, vocabulary = tokenise(x, x_test)
-        return Split(tokens, targets, tokens_test, targets_test, classes, vocabulary)
+        return Split(tokens, targets, tokens_test, targets_test, classes, vocabulary, (column, label))
     images = _stack([*x, *x_test])
-    return Split(images[: len(x)].clone(), targets, images[len(x) :].clone(), targets_test, classes)
+    shown, tested = images[: len(x)].clone(), images[len(x) :].clone()
+    return Split(shown, targets, tested, targets_test, classes, columns=(column, label))
 
 
-def find_columns(features: Mapping[str, Any]) -> tuple[str, str]:
-    """The image or text column and the label column, by their types, and by name where several would do."""
-    kinds = {name: _kind(feature) for name, feature in features.items()}
+def find_columns(train: Any, text: str = "", label: str = "") -> tuple[str, str]:
+    """The image or text column and the label column: as named, else by their types and what is in them.
 
-    def pick(what: str, kind: str, names: Sequence[str], but: str = "") -> str:
-        found = [name for name in kinds if kinds[name] == kind and name != but]
-        named = [name for name in names if name in found]
-        if len(found) == 1 or named:
-            return (named or found)[0]
-        several = f"several could be {what}: {', '.join(found)}" if found else f"none could be {what}"
-        raise ValueError(f"there must be one image or text column and a label column; {several}, of {_listed(kinds)}")
-
+    A column called label is the label. Otherwise it is one of classes, of whole numbers or of texts, in this order, and
+    never one with a value of its own for more than half of the rows: those are numbers of rows, names or the texts.
+    """
+    kinds = {name: _kind(feature) for name, feature in train.features.items()}
+    for what, name in (("text", text), ("label", label)):
+        if name and name not in kinds:
+            raise ValueError(f"{what} must be a column, one of {', '.join(kinds)}; got {name!r}")
+    if text and text == label:
+        raise ValueError(f"text and label must be two columns, got {text!r} for both")
     column = "image" if "image" in kinds.values() else "text"
-    # the only text there is cannot be the label as well
-    labels = [kind for kind in ("class", "whole number") if kind in kinds.values()]
-    if not labels and (column == "image" or list(kinds.values()).count("text") > 1):
-        labels = ["text"]
-    label = pick("the label", labels[0] if labels else "", LABEL_NAMES)
-    return pick("the image or text", column, TEXT_NAMES, label), label
+    label = label or (LABEL_NAMES[0] if LABEL_NAMES[0] in kinds else _find_label(train, kinds, column, text))
+    inputs = [name for name in kinds if kinds[name] == column and name != label]
+    return text or _pick("the image or text", inputs, TEXT_NAMES, kinds), label
+
+
+def _find_label(train: Any, kinds: Mapping[str, str], column: str, text: str) -> str:
+    texts = [name for name in kinds if kinds[name] == "text"]
+    for kind in ("class", "whole number", "text"):
+        found = [name for name in kinds if kinds[name] == kind and name != text]
+        if kind == "text" and column == "text" and len(texts) == 1:
+            found = []  # the only text there is cannot be the label as well
+        if kind != "class":
+            found = [name for name in found if 2 * len(set(train[name][:])) <= len(train)]
+        if found:
+            return _pick("the label", found, LABEL_NAMES, kinds)
+    return _pick("the label", [], (), kinds)
+
+
+def _pick(what: str, found: list[str], names: tuple[str, ...], kinds: Mapping[str, str]) -> str:
+    """The one there is, or the one whose name says it."""
+    named = [name for name in names if name in found]
+    if len(found) == 1 or named:
+        return (named or found)[0]
+    several = f"several could be {what}: {', '.join(found)}" if found else f"none could be {what}"
+    argument = "label" if what == "the label" else "text"
+    raise ValueError(
+        f"there must be one image or text column and a label column; {several}, of {_listed(kinds)}: "
+        f"name it, {argument}= or --{argument}"
+    )
 
 
 def _kind(feature: Any) -> str:

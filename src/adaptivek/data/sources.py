@@ -19,7 +19,7 @@ from . import cache, text
 from .read import prepare
 from .split import Split, shuffled
 
-FORMAT = 1  #: of what is kept on disk; a new number makes all data sets be prepared again
+FORMAT = 2  #: of what is kept on disk; a new number makes all data sets be prepared again
 SHARE = 0.2  #: held out for testing where neither a split nor the paper's sizes are known
 
 
@@ -50,7 +50,7 @@ BENCHMARK = {
 NAMES = ("digits", *BENCHMARK)
 
 
-def load(name: str, *, seed: int = 0, root: str | Path | None = None) -> Split:
+def load(name: str, *, seed: int = 0, root: str | Path | None = None, text: str = "", label: str = "") -> Split:
     """A data set by name.
 
     Args:
@@ -59,8 +59,12 @@ def load(name: str, *, seed: int = 0, root: str | Path | None = None) -> Split:
             label column.
         seed: decides which rows are drawn, for the data sets of which the paper takes a part.
         root: folder with a folder ``name`` in it, asked before the Hub; ADAPTIVEK_DATA if not given.
+        text: the column of the texts or images; found if not given.
+        label: the column of the labels; found if not given: the one called label, if there is one.
     """
     if name == "digits":
+        if text or label:
+            raise ValueError(f"load: {'text' if text else 'label'} must not be given for digits, which has no columns")
         return digits()
     root = root or os.environ.get("ADAPTIVEK_DATA")
     source = BENCHMARK.get(name)
@@ -78,7 +82,7 @@ def load(name: str, *, seed: int = 0, root: str | Path | None = None) -> Split:
             )
         source = Source(hub=name)
     source = source or Source()
-    return _ready(_prepared(name, source, folder), source, seed)
+    return _ready(_prepared(name, source, folder, text, label), source, seed)
 
 
 def digits() -> Split:
@@ -116,13 +120,14 @@ def _ready(data: Split, source: Source, seed: int) -> Split:
     return data._replace(x=x, x_test=x_test)
 
 
-def _prepared(name: str, source: Source, folder: Path | None) -> Split:
+def _prepared(name: str, source: Source, folder: Path | None, column: str, label: str) -> Split:
     """Bytes of pixels or token numbers: kept from the last time, or read anew."""
     try:
         import safetensors  # noqa: F401
     except ImportError:
         raise _extra(name) from None
     identity = {"format": FORMAT, "share": source.share, "text": [text.WORD.pattern, text.WORDS, text.LENGTH]}
+    identity |= {"columns": [column, label]}
     # what came from the Hub once is taken again without asking; a folder is looked at each time
     where = {"hub": source.hub} if folder is None else {"folder": str(folder.resolve()), "files": _files(folder)}
     kept = cache.cache_file(name, **identity, **where)
@@ -132,7 +137,12 @@ def _prepared(name: str, source: Source, folder: Path | None) -> Split:
             import datasets
         except ImportError:
             raise _extra(name) from None
-        data = _from_hub(datasets, name, source) if folder is None else _from_folder(datasets, folder, source)
+        columns = column, label
+        data = (
+            _from_hub(datasets, name, source, columns)
+            if folder is None
+            else _from_folder(datasets, folder, source, columns)
+        )
         cache.write(kept, data)
     return data
 
@@ -151,16 +161,16 @@ def _files(folder: Path) -> list[tuple[str, int, int]]:
     return found
 
 
-def _from_folder(datasets: Any, folder: Path, source: Source) -> Split:
+def _from_folder(datasets: Any, folder: Path, source: Source, columns: tuple[str, str]) -> Split:
     # the copy that `datasets` makes on the way is not needed afterwards
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         try:
-            return prepare(datasets.load_dataset(str(folder.resolve()), cache_dir=scratch), source.share)
+            return prepare(datasets.load_dataset(str(folder.resolve()), cache_dir=scratch), source.share, *columns)
         except Exception as error:
             raise ValueError(f"load: {folder} cannot be taken as a data set: {error}") from error
 
 
-def _from_hub(datasets: Any, name: str, source: Source) -> Split:
+def _from_hub(datasets: Any, name: str, source: Source, columns: tuple[str, str]) -> Split:
     if not source.hub:
         raise _missing(name, source, "it is not on the Hub")
     if not datasets.config.HF_HUB_OFFLINE and not _answers(datasets.config.HF_ENDPOINT):
@@ -170,7 +180,7 @@ def _from_hub(datasets: Any, name: str, source: Source) -> Split:
     except (ConnectionError, FileNotFoundError) as error:
         raise _missing(name, source, str(error)) from None
     try:
-        return prepare(parts, source.share)
+        return prepare(parts, source.share, *columns)
     except ValueError as error:
         raise ValueError(f"load: {source.hub} cannot be taken as a data set: {error}") from error
 

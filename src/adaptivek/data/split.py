@@ -18,11 +18,18 @@ class Split(NamedTuple):
     y_test: Tensor
     classes: int
     vocabulary: int = 0  #: how many token numbers there are; 0 if it is no text
+    columns: tuple[str, str] = ("", "")  #: from which the inputs and the labels were taken, where there were columns
 
     @property
     def inputs(self) -> int:
         """What a network must know of x: the channels of an image, the size of the vocabulary of a text."""
         return self.vocabulary or self.x.shape[1]
+
+    @property
+    def kind(self) -> str:
+        """In words."""
+        shape = " x ".join(map(str, self.x.shape[1:]))
+        return "texts" if self.vocabulary else f"images of {shape}" if self.x.dim() == 4 else f"rows of {shape} numbers"
 
     def to(self, device: torch.device) -> Split:
         x, y, x_test, y_test = (t.to(device) for t in (self.x, self.y, self.x_test, self.y_test))

@@ -38,6 +38,7 @@ class LabelNoisedTrim(Method[Count]):
     summary: ClassVar[str] = "replaces some labels at random, then drops the largest and smallest losses"
     paper: ClassVar[str] = "Nakamura et al. 2020"
     needs_rows: ClassVar[bool] = True
+    leaves_out: ClassVar[bool] = False  # the share is set, whatever the labels are
     needs_logits: ClassVar[bool] = True
     own_loss: ClassVar[bool] = True
     soft_targets: ClassVar[bool] = False

@@ -14,7 +14,7 @@ try:
     from matplotlib.axes import Axes as Axes
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.ticker import Formatter, MaxNLocator
 except ImportError:
     raise ImportError("the report needs matplotlib: pip install 'adaptivek[report]'") from None
 
@@ -109,10 +109,23 @@ def panel(size: tuple[float, float], x: str, y: str, left: float = 0.74) -> tupl
     return figure, axes
 
 
+class Percents(Formatter):
+    """Shares in percent, with as many decimals as it takes to tell the marks of an axis apart."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return self.format_ticks([x])[0]
+
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        marks = [100 * mark for mark in values]
+        enough = (places for places in range(4) if all(abs(mark - round(mark, places)) < 1e-6 for mark in marks))
+        places = next(enough, 4)
+        return [f"{mark + 0.0:.{places}f} %" for mark in marks]  # no -0
+
+
 def percents(axes: Axes, which: str = "y") -> None:
     for name in which:
         axis = axes.xaxis if name == "x" else axes.yaxis
-        axis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+        axis.set_major_formatter(Percents())
 
 
 def whole_numbers(axes: Axes) -> None:

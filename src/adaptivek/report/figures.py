@@ -94,7 +94,7 @@ def kept_shares(table: Sequence[Row]) -> Picture:
 
 
 def noise_ratios(table: Sequence[Row], methods: Sequence[str]) -> Picture:
-    """The noise ratio that methods with a threshold read, against the truth."""
+    """The noise ratio that methods find, against the truth."""
     panels: list[Panel] = []
     shown = [name for name in methods if any(row.has(name) and row.cells[name].estimate for row in table)]
     groups = panels_of(table)
@@ -121,8 +121,8 @@ def noise_ratios(table: Sequence[Row], methods: Sequence[str]) -> Picture:
         )
     keys = (*method_keys(methods, shown, marked=True), Key("estimate = truth", "muted", "--"))
     reading = (
-        "The share that a method with a threshold leaves out at the last epoch is its estimate. Below the dashed line "
-        "it finds too little noise, above it too much."
+        "The share of the labels that a method does not believe at the last epoch is its estimate; methods that are "
+        "told the noise ratio have none. Below the dashed line it finds too little noise, above it too much."
     )
     return Picture("ratio", "True and estimated noise ratio", reading, keys, tuple(panels), len(panels) <= 2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,8 @@ from .tables import (
     Measure,
     Row,
     all_methods,
-    claims,
+    counted,
+    current,
     dataset_order,
     failures,
     finished,
@@ -34,11 +36,12 @@ from .tables import (
 from .text import (
     MEASURES,
     NEEDS,
-    accuracy,
     gaps,
     markdown,
     named,
     needed,
+    notes,
+    own_data,
     percent,
     plain,
     rate_name,
@@ -70,28 +73,30 @@ class Entry:
     aside: str = ""  #: for narrow screens, where some columns have no room
 
 
-def read(folder: str | Path) -> list[Result]:
-    """All results of a folder that `adaptivek bench` wrote."""
-    results = Store(folder).read_all()
+def read(folder: str | Path) -> tuple[list[Result], list[str]]:
+    """All results of a folder that `adaptivek bench` wrote, and what is to be said of files that are none."""
+    results, others = Store(folder).look()
     if not results:
+        why = f": {others[0]}" if others else ""
         raise ValueError(
-            f"report: folder must hold results of `adaptivek bench` (runs/*.json.gz), but {folder} has none"
+            f"report: folder must hold results of `adaptivek bench` (runs/*.json.gz), but {folder} has none{why}"
         )
-    return results
+    return results, others
 
 
 def report(folder: str | Path, out: str | Path | None = None) -> Path:
     """Write report.html, table.csv and table.md of the results in ``folder``, there or into ``out``."""
-    return write(read(folder), folder if out is None else out)
+    results, others = read(folder)
+    return write(results, folder if out is None else out, others)
 
 
-def write(results: Sequence[Result], out: str | Path) -> Path:
-    """The three files, each there whole or not at all; the page's path."""
+def write(results: Sequence[Result], out: str | Path, others: Sequence[str] = ()) -> Path:
+    """The three files, each there whole or not at all; the page's path. ``others`` are those of `read`."""
     table = rows(results)
     texts = {
         "table.csv": to_csv(table),
-        "table.md": markdown(table, failures(results)),
-        "report.html": page(results),
+        "table.md": markdown(table, failures(results), notes(results, others)),
+        "report.html": page(results, others),
     }
     target = Path(out)
     target.mkdir(parents=True, exist_ok=True)
@@ -100,7 +105,7 @@ def write(results: Sequence[Result], out: str | Path) -> Path:
     return target / "report.html"
 
 
-def page(results: Sequence[Result]) -> str:
+def page(results: Sequence[Result], others: Sequence[str] = ()) -> str:
     """The whole page as text; the same results give the same text."""
     table = rows(results)
     methods = all_methods(table)
@@ -110,7 +115,8 @@ def page(results: Sequence[Result]) -> str:
         style=(HERE / "page.css").read_text(encoding="utf-8"),
         version=__version__,
         summary=_summary(results, table),
-        claims=list(zip(claims(table, "last"), claims(table, "best"), strict=True)),
+        claims=counted(table),
+        own=own_data(table),
         paper_settings=PAPER_SETTINGS,
         setting_name=setting_name,
         shades=SHADES,
@@ -129,21 +135,24 @@ def page(results: Sequence[Result]) -> str:
         theory=_theory(table),
         failures=[(run_name(each), reason(each)) for each in failures(results)],
         gaps=gaps(table),
+        notes=notes(results, others),
         needs=(["method", *NEEDS], [[named(method), *needed(method)] for method in methods]),
         recipes=_recipes(results),
     )
 
 
 def _summary(results: Sequence[Result], table: Sequence[Row]) -> dict[str, object]:
-    done = [result for result in results if finished(result)]
+    shown = current(results)
+    done = [result for result in shown if finished(result)]
     return {
         "runs": len(done),
-        "failed": len(results) - len(done),
+        "failed": len(shown) - len(done),
         "settings": len(table),
         "datasets": len({row.setting.dataset for row in table}),
         "methods": len(all_methods(table)),
         "seeds": len({result.spec.seed for result in done}),
         "engines": ", ".join(sorted({plain(result.engine) for result in done} - {""})),
+        "made": "; ".join(sorted({plain(str(result.made)) for result in done})),
     }
 
 
@@ -158,7 +167,7 @@ def _accuracy_line(row: Row, methods: Sequence[str], measure: Measure) -> list[E
             line.append(Entry(DASH, "", f"{cell.failed} failed" if cell is not None and cell.failed else "not run"))
             continue
         stat, distance = row.stat(method, measure), row.distance(method, measure)
-        details = []
+        details = [] if math.isnan(stat.std) else [f"± {percent(stat.std)}"]
         look = "oracle" if method == ORACLE else ""
         if method != ORACLE and distance is not None:
             details.append(_minus(f"{-100 * distance:+.2f}"))
@@ -166,7 +175,7 @@ def _accuracy_line(row: Row, methods: Sequence[str], measure: Measure) -> list[E
             look = f"green-{closer[0]}" if closer else ""
         if row.cells[method].missing:
             details.append(f"{stat.number} of {stat.number + len(row.cells[method].missing)} seeds")
-        line.append(Entry(accuracy(stat), stat.mean, ", ".join(details), look, method in winners))
+        line.append(Entry(percent(stat.mean), stat.mean, ", ".join(details), look, method in winners))
     return line
 
 
@@ -249,7 +258,7 @@ def _theory(table: Sequence[Row]) -> Picture | None:
 
 def _recipes(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     """How each data set was trained on: a column each."""
-    found = {(result.spec.dataset, result.spec.recipe) for result in results}
+    found = {(result.spec.dataset, result.spec.recipe) for result in current(results)}
     columns = sorted(found, key=lambda each: (*dataset_order(each[0]), str(each[1])))
     lines = [
         [field.name.replace("_", " "), *(plain(str(getattr(recipe, field.name))) for _, recipe in columns)]

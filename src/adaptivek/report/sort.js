@@ -17,3 +17,14 @@ for (const button of document.querySelectorAll("th button")) {
     body.append(...[...body.rows].sort(compare));
   });
 }
+
+// A table that goes on to the right fades out there.
+const frames = document.querySelectorAll(".scroll");
+const fade = () => {
+  for (const frame of frames) {
+    frame.classList.toggle("more", frame.scrollWidth - frame.clientWidth - frame.scrollLeft > 1);
+  }
+};
+for (const frame of frames) frame.addEventListener("scroll", fade);
+addEventListener("resize", fade);
+fade();

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from ..methods import METHODS
 from ..recipes import PAPER_DATASETS, PAPER_METHODS, RunSpec
 from ..store import Result
 
@@ -58,9 +59,10 @@ class Cell:
 
     @property
     def estimate(self) -> Stat | None:
-        """The noise ratio of the last epoch, for methods with a threshold: only those estimate it."""
-        found = [result.epochs[-1] for result in self.results if math.isfinite(result.epochs[-1].threshold)]
-        return stat(record.noise_ratio for record in found) if found else None
+        """The noise ratio of the last epoch, for methods that find it out: none that is told it, or knows the truth."""
+        found = [result.epochs[-1].noise_ratio for result in self.results if estimates(result)]
+        known = [ratio for ratio in found if math.isfinite(ratio)]
+        return stat(known) if known else None
 
     @property
     def truth(self) -> Stat:
@@ -121,6 +123,7 @@ class Failure:
     """A run that came to nothing."""
 
     spec: RunSpec
+    column: str  #: of `method_of`
     reason: str
 
 
@@ -134,18 +137,31 @@ def stat(values: Iterable[float]) -> Stat:
     return Stat(mean, spread, len(values))
 
 
+def estimates(result: Result) -> bool:
+    """Whether the share of labels that a run did not believe is an estimate of its own."""
+    method = METHODS.get(result.ran.name)
+    return method is not None and method.leaves_out and not method.needs_ratio and not method.privileged
+
+
 def finished(result: Result) -> bool:
     return not result.failure and len(result.epochs) == result.spec.recipe.epochs
 
 
+def current(results: Sequence[Result]) -> list[Result]:
+    """Without those of a method as it was earlier for which the same run is there as it is now."""
+    now = {result.spec for result in results if not result.apart}
+    return [result for result in results if not result.apart or result.spec not in now]
+
+
 def rows(results: Sequence[Result]) -> list[Row]:
     """A row for each setting, the paper's data sets first; a cell for each method, even if it has no run."""
+    results = current(results)
     variants = _variants(results)
     grouped: dict[Setting, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         spec = result.spec
-        setting = Setting(spec.dataset, spec.noise, float(spec.noise_rate), variants[spec.identity()])
-        grouped[setting][method_of(spec)].append(result)
+        setting = Setting(spec.dataset, spec.noise, float(spec.noise_rate), variants[result.identity])
+        grouped[setting][method_of(result)].append(result)
     # what was meant to be run, as far as one can tell: in each setting what there is at any noise rate
     methods: dict[Setting, set[str]] = defaultdict(set)
     seeds: dict[Setting, set[int]] = defaultdict(set)
@@ -160,12 +176,15 @@ def rows(results: Sequence[Result]) -> list[Row]:
     return table
 
 
-def method_of(spec: RunSpec) -> str:
-    """The column of a run: its method, and in brackets what was combined with it."""
+def method_of(result: Result) -> str:
+    """The column of a run: its method, in brackets what was combined with it, and what sets it apart from the method
+    that has its name here."""
+    spec = result.spec
     options = {
         f"ratio {100 * spec.ratio_error:+g} points": spec.ratio_error != 0,
         f"averaged {spec.recipe.average:g}": spec.recipe.average > 0,
         f"stopped early {spec.recipe.hold_out:g}": spec.recipe.hold_out > 0,
+        result.apart: bool(result.apart),
     }
     return spec.method + "".join(f" ({name})" for name, asked in options.items() if asked)
 
@@ -211,8 +230,12 @@ def foremost(table: Sequence[Row], most: int) -> list[str]:
 def failures(results: Sequence[Result]) -> list[Failure]:
     """Every run that did not finish, and why."""
     found = [
-        Failure(each.spec, each.failure or f"stopped after {len(each.epochs)} of {each.spec.recipe.epochs} epochs")
-        for each in results
+        Failure(
+            each.spec,
+            method_of(each),
+            each.failure or f"stopped after {len(each.epochs)} of {each.spec.recipe.epochs} epochs",
+        )
+        for each in current(results)
         if not finished(each)
     ]
     return sorted(found, key=lambda each: (each.spec.dataset, each.spec.noise_rate, each.spec.method, each.spec.seed))
@@ -235,15 +258,21 @@ def claims(table: Sequence[Row], measure: Measure) -> list[Claim]:
             oracle = row.stat(ORACLE, measure).mean
             away = {name: abs(oracle - row.stat(name, measure).mean) for name in PAPER_METHODS if name != ORACLE}
             closest[row.setting] = away[ADAPTIVE_K] == min(away.values())
-    counted = (
+    asked = (
         ("Adaptive-k beats Vanilla", beats(VANILLA), BEATS_VANILLA),
         ("Adaptive-k beats MKL", beats(MKL), BEATS_MKL),
         ("Adaptive-k is closest to Oracle", closest, CLOSEST),
     )
     return [
         Claim(text, sum(held.values()), len(held), paper, tuple(each for each, yes in held.items() if not yes))
-        for text, held, paper in counted
+        for text, held, paper in asked
     ]
+
+
+def counted(table: Sequence[Row]) -> list[tuple[Claim, Claim]]:
+    """The claims that there is a setting to count for, by the last epoch and by the best."""
+    both = zip(claims(table, "last"), claims(table, "best"), strict=True)
+    return [(last, best) for last, best in both if last.settings]
 
 
 def median_gap_closed(table: Sequence[Row], method: str, measure: Measure) -> float | None:
@@ -277,7 +306,7 @@ def _variants(results: Sequence[Result]) -> dict[str, str]:
         spec = result.spec
         way = {**dataclasses.asdict(spec.recipe), "exact_noise": spec.exact_noise, "reforward": spec.reforward}
         del way["average"], way["hold_out"]  # see `method_of`
-        fields[spec.identity()] = spec.dataset, way
+        fields[result.identity] = spec.dataset, way
         ways[spec.dataset].append(way)
     differing = {
         dataset: [name for name in found[0] if len({way[name] for way in found}) > 1] for dataset, found in ways.items()

@@ -8,19 +8,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .tables import PAPER_SETTINGS, Row, all_methods, claims, ranked
-from .text import named, needed, rate_name, setting_name, short
+from .tables import PAPER_SETTINGS, Row, all_methods, counted, ranked
+from .text import named, needed, own_data, rate_name, setting_name, short
 
 MOST_COLUMNS = 8  # of methods; more are rows
+MOST_NOTES = 5
 
 
-def show(console: Console, table: Sequence[Row], failed: int) -> None:
-    """Print them: the accuracies are those of the last epoch, the best of each row in bold."""
+def show(console: Console, table: Sequence[Row], failed: int, others: Sequence[str] = ()) -> None:
+    """Print them: the accuracies are those of the last epoch, the best of each row in bold. ``others``: see `notes`."""
     counts = Table("", "last epoch", "best epoch on test", "the paper", box=None, pad_edge=False)
-    for last, best in zip(claims(table, "last"), claims(table, "best"), strict=True):
+    for last, best in counted(table):
         both = (f"{claim.holds} of {claim.settings}" for claim in (last, best))
         counts.add_row(last.text, *both, f"{last.paper} of {PAPER_SETTINGS}")
-    console.print(counts)
+    if counts.rows:
+        console.print(counts)
     methods = all_methods(table)
     if min(len(methods), len(table)) > MOST_COLUMNS:
         console.print("\nTest accuracy at the last epoch, above the middle method of a setting:", highlight=False)
@@ -28,8 +30,13 @@ def show(console: Console, table: Sequence[Row], failed: int) -> None:
     else:
         console.print("\nTest accuracy at the last epoch, mean and standard deviation over seeds:", highlight=False)
         console.print(_by_method(table) if len(methods) > max(MOST_COLUMNS, len(table)) else _by_setting(table))
+    if about := own_data(table):
+        console.print(about, style="yellow", highlight=False, markup=False)
     if failed:
         console.print(f"{failed} failed: the page says why", style="red", highlight=False)
+    more = [f"and {len(others) - MOST_NOTES} more like these: the page has them"] if len(others) > MOST_NOTES else []
+    for line in [*others[:MOST_NOTES], *more]:
+        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 # names come from outside: as text, not as markup

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ..files import harmless
 from ..methods import METHODS, needs, passes
+from ..store import Result
 from .tables import (
     PAPER_SETTINGS,
     Failure,
@@ -20,7 +21,8 @@ from .tables import (
     Stat,
     all_methods,
     alone,
-    claims,
+    counted,
+    current,
     median_gap_closed,
     method_of,
 )
@@ -104,6 +106,39 @@ def gaps(table: Sequence[Row]) -> list[str]:
     return lines
 
 
+def notes(results: Sequence[Result], others: Sequence[str] = ()) -> list[str]:
+    """A line for each method that is not as it is here, and for each file that is no result to this version."""
+    taken = {result.identity for result in current(results)}
+    columns: dict[tuple[str, bool], list[Result]] = {}
+    for result in results:
+        if result.apart:
+            columns.setdefault((method_of(result), result.identity in taken), []).append(result)
+    lines = []
+    for (column, shown), found in sorted(columns.items()):
+        number = f"{len(found)} result{'s' if len(found) > 1 else ''}"
+        if not shown:
+            why = f"{number} of the method as it was, for which there is a newer one"
+        elif METHODS.get(found[0].ran.name) is None:
+            why = f"{number} of a method that this version does not have"
+        else:
+            here = f"here it has revision {METHODS[found[0].ran.name].revision}"
+            why = f"{number} of the method as it was; {here}, and `adaptivek bench` does the runs again"
+        lines.append(f"{named(column)}: {why}")
+    return lines + [plain(line) for line in others]
+
+
+def own_data(table: Sequence[Row]) -> str:
+    """What one must know of results on data that is no benchmark: nobody knows which of its labels are right."""
+    found = list(dict.fromkeys(named(row.setting.dataset) for row in table if row.setting.dataset not in NAMES))
+    if not found:
+        return ""
+    return (
+        f"Data of your own ({', '.join(found)}): its labels are taken for right. The noise comes on top of what may be "
+        "wrong in them already, and the test labels are as noisy as yours. So it is the differences between methods "
+        "that tell something, not the accuracies themselves."
+    )
+
+
 def to_csv(table: Sequence[Row]) -> str:
     """A line for each method of each setting; numbers in full."""
     buffer = io.StringIO()
@@ -119,9 +154,10 @@ def to_csv(table: Sequence[Row]) -> str:
     return buffer.getvalue()
 
 
-def markdown(table: Sequence[Row], failed: Sequence[Failure] = ()) -> str:
-    """The claims and both tables, for a document."""
-    parts = [_claims_markdown(table), f"### What the methods need\n\n{_needs_markdown(table)}"]
+def markdown(table: Sequence[Row], failed: Sequence[Failure] = (), others: Sequence[str] = ()) -> str:
+    """The claims and both tables, for a document; ``others`` are the lines of `notes`."""
+    parts = [part for part in (_md(own_data(table)), _claims_markdown(table)) if part]
+    parts.append(f"### What the methods need\n\n{_needs_markdown(table)}")
     for measure, title in MEASURES.items():
         parts.append(f"### Test accuracy, {title}\n\n{_accuracy_markdown(table, measure)}")
     parts.append(
@@ -134,26 +170,30 @@ def markdown(table: Sequence[Row], failed: Sequence[Failure] = ()) -> str:
     lines += [f"- failed: {_md(run_name(each))}: {_md(reason(each))}" for each in failed]
     if lines:
         parts.append("### Missing and failed\n\n" + "\n".join(lines))
+    if others:
+        parts.append("### Not of this version\n\n" + "\n".join(f"- {_md(line)}" for line in others))
     return "\n\n".join(parts) + "\n"
 
 
 def run_name(failure: Failure) -> str:
     spec = failure.spec
     setting = Setting(spec.dataset, spec.noise, spec.noise_rate)
-    return f"{setting_name(setting)}, {named(method_of(spec))}, seed {spec.seed}"
+    return f"{setting_name(setting)}, {named(failure.column)}, seed {spec.seed}"
 
 
 def _claims_markdown(table: Sequence[Row]) -> str:
     lines = [["claim", "last epoch", "best epoch on the test set", "the paper"]]
-    for last, best in zip(claims(table, "last"), claims(table, "best"), strict=True):
+    for last, best in counted(table):
         counts = (f"{each.holds} of {each.settings}" for each in (last, best))
         lines.append([last.text, *counts, f"{last.paper} of {PAPER_SETTINGS}"])
-    return _markdown_table(lines, "lrrr")
+    return _markdown_table(lines, "lrrr") if len(lines) > 1 else ""
 
 
 def needed(method: str) -> tuple[str, str, str]:
     """What a method needs beyond plain training, and its forward and backward passes per step."""
-    kind = METHODS[alone(method).partition(":")[0]]
+    kind = METHODS.get(alone(method).partition(":")[0])
+    if kind is None:
+        return "not known here", "-", "-"
     forwards, backwards = passes(kind)
     return ", ".join(needs(kind)) or "nothing", str(forwards), str(backwards)
 

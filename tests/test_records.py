@@ -1,0 +1,68 @@
+"""What the numbers of an epoch mean, the same in both engines."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from adaptivek.data import Split
+from adaptivek.recipes import Recipe, RunSpec
+from adaptivek.records import EpochRecord
+from adaptivek.stacked import Stack
+from adaptivek.train import Session, prepare
+
+RECIPE = Recipe("digits-cnn", epochs=12, warmup_epochs=0, batch_size=20)
+
+
+def data() -> Split:
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(200) % 4
+    x = torch.randn(200, 1, 8, 8, generator=generator) + y[:, None, None, None]
+    return Split(x[:160], y[:160], x[160:], y[160:], 4)
+
+
+def alone(spec: RunSpec) -> list[EpochRecord]:
+    return list(Session(spec, data(), "cpu"))
+
+
+def stacked(spec: RunSpec) -> list[EpochRecord]:
+    return [records[0] for records in Stack([prepare(spec, data())], "cpu")]
+
+
+@pytest.mark.parametrize("train", [alone, stacked])
+def test_kept_is_what_weighed_and_noise_is_what_was_not_believed(train):
+    """Label memory learns from every row, under another label where it does not believe the one given."""
+    spec = RunSpec("mine", "label-memory", noise="symmetric", noise_rate=0.4, recipe=RECIPE)
+    session, seen = Session(spec, data(), "cpu"), []
+    step = session.optimizer.step
+
+    def watched(*args, **options):
+        seen.append((session.criterion.weights.mean(), session.criterion.confidence.mean()))
+        return step(*args, **options)
+
+    session.optimizer.step = watched
+    list(session)
+    weights, believed = (torch.stack(column[-8:]).mean().item() for column in zip(*seen, strict=True))
+    last = train(spec)[-1]
+    assert abs(weights - believed) > 0.01  # or there would be nothing to tell apart
+    assert last.kept_share == pytest.approx(weights, abs=1e-3)
+    assert last.noise_ratio == pytest.approx(1 - believed, abs=1e-3)
+
+
+@pytest.mark.parametrize(("train", "kind"), [(alone, Session), (stacked, Stack)])
+def test_the_pace_is_that_of_training_alone(train, kind, monkeypatch):
+    """Testing takes as long as it takes."""
+    name = "evaluate" if kind is Session else "_evaluate"
+    real = getattr(kind, name)
+
+    def slowly(self):
+        time.sleep(0.1)
+        return real(self)
+
+    monkeypatch.setattr(kind, name, slowly)
+    started = time.perf_counter()
+    records = train(RunSpec("mine", "vanilla", recipe=RECIPE))
+    training = time.perf_counter() - started - RECIPE.epochs * 0.1
+    assert sum(160 / record.samples_per_second for record in records) < training + 0.1
