@@ -163,7 +163,7 @@ def test_methods_are_listed_with_a_line_and_a_paper():
     assert needs(METHODS["oracle"]) == ["truth", "rows"]
     assert needs(METHODS["vanilla+mkl"]) == ["ratio", "warm-up"]
     assert needs(METHODS["vanilla"]) == []
-    assert needs(METHODS["moit"]) == ["logits", "rows", "epochs", "sweep of features"]
+    assert needs(METHODS["moit"]) == ["logits", "rows", "epochs", "full pass for features"]
     assert needs(METHODS["jocor"]) == ["ratio", "logits", "epochs", "2 networks"]
     assert [passes(METHODS[name]) for name in ("vanilla", "co-teaching", "augdesc")] == [(1, 1), (2, 2), (2, 1)]
 

@@ -336,5 +336,5 @@ def test_the_report_says_what_methods_need_and_cost():
     text = markdown(rows(runs))
     assert "| co-teaching | ratio, logits, epochs, 2 networks | 2 | 2 |" in text
     assert "| augdesc:ramp=3 | ratio, logits, epochs, 2 views | 2 | 1 |" in text
-    assert "| itlm | ratio, rows, epochs, sweep of losses | 1 | 1 |" in text
-    assert "ratio, rows, epochs, sweep of losses" in page(runs)
+    assert "| itlm | ratio, rows, epochs, full pass for losses | 1 | 1 |" in text
+    assert "ratio, rows, epochs, full pass for losses" in page(runs)

@@ -1,4 +1,4 @@
-"""Rivals that go by epochs, rows or sweeps: answers known in advance, beside the references."""
+"""Rivals that go by epochs, rows or full passes: answers known in advance, beside the references."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def answered(method: adaptivek.Method | type[adaptivek.Method], logits: torch.Te
 
 
 def swept(method: adaptivek.Method | type[adaptivek.Method], rows: int, seed: int = 0) -> torch.Tensor:
-    """What a sweep over the training set may give: a loss for each row, or features."""
+    """What a full pass over the training set may give: a loss for each row, or features."""
     size = (rows, 3) if method.full_pass == "features" else (rows,)
     return torch.rand(size, generator=torch.Generator().manual_seed(seed)) * 4
 

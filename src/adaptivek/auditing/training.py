@@ -69,7 +69,7 @@ class Plan:
         method = build("elr" if self.method == "auto" else self.method)
         if method.privileged or method.full_pass or method.networks > 1:
             raise ValueError(
-                f"audit: method must be one that needs no truth, no sweep and one network, got {self.method}"
+                f"audit: method must be one that needs no truth, no full pass and one network, got {self.method}"
             )
 
     def chosen(self, rows: int, classes: int) -> str:
