@@ -4,12 +4,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types pytest wheel clean
+.PHONY: demo test check lint types pytest wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/adaptivek bench --preset demo --out runs/demo
 
 test: lint types pytest
+
+# every few minutes: linter, types and the tests that are fast
+check: lint types
+	$(BIN)/python -m pytest --fast -q --numprocesses auto
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,6 +24,26 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     browser = Browser(executable, tmp_path_factory.mktemp("profile"))
     yield browser
     browser.close()
+
+
+#: what `make check` leaves out: files that start processes, compilers or browsers, or train for long
+SLOW = {
+    f"test_{name}.py"
+    for name in (
+        "audit", "audit_beliefs", "audit_command", "audit_encoder", "audit_estimates", "audit_page", "bench", "command",
+        "compiled", "cuda_graph", "distributed", "docs", "huggingface", "label_memory", "lightning",
+        "own_data", "package", "records", "report", "report_many", "report_own", "report_page",
+        "sklearn", "stacked", "store", "theory_files", "train",
+    )
+}  # fmt: skip
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out the files that take long")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if config.getoption("--fast") and collection_path.name in SLOW else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

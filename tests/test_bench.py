@@ -289,7 +289,7 @@ def test_engines_agree(tmp_path, monkeypatch):
 
 def test_a_cluster_goes_on_when_a_worker_dies(tmp_path):
     pytest.importorskip("ray")
-    process = start(tmp_path, "--epochs", "30", "--engine", "ray", "--workers", "2")
+    process = start(tmp_path, "--epochs", "12", "--engine", "ray", "--workers", "2")
 
     def busy() -> list[int]:
         """Workers of the cluster that this very process has started: another's may have the same name."""
@@ -314,7 +314,7 @@ def test_a_cluster_goes_on_when_a_worker_dies(tmp_path):
     text, _ = process.communicate()
     assert process.returncode == 0, text
     results = Store(tmp_path).read_all()
-    assert [(result.engine, result.failure, len(result.epochs)) for result in results] == [("ray", "", 30)] * 4
+    assert [(result.engine, result.failure, len(result.epochs)) for result in results] == [("ray", "", 12)] * 4
 
 
 def test_the_command_says_what_is_wrong_in_a_line(tmp_path):

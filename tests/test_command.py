@@ -23,19 +23,11 @@ from adaptivek.recipes import Recipe, RunSpec
 from adaptivek.records import EpochRecord
 from adaptivek.runs import run
 
+from .fresh import command
+
 TRAIN = ["train", "digits", "--noise-rate", "0.4", "--batch-size", "50", "--device", "cpu"]
 # one thread, as in this process: other sums would come out in other last digits
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
-
-
-def command(*args: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from adaptivek.cli import main; main()", *map(str, args)],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        check=False,
-    )
 
 
 def records(folder: Path) -> list[dict[str, object]]:

@@ -81,18 +81,23 @@ def _logits(rng, labels, clean, epoch):
 
 
 def _mean(loss_of, logits, weights, step=1e-5):
-    """The weighted mean of the losses and its gradient, by differences."""
+    """The weighted mean of the losses (of several networks or views, the sum of theirs) and its gradient.
 
-    def mean(x):  # for several networks or views, the sum of theirs
-        return ((loss_of(x) * weights).sum(-1) / np.maximum(weights.sum(-1), 1e-300)).sum()
+    By differences, of all samples at once: all else being held fixed, the loss of one hangs on its own logits alone.
+    """
+    shares = weights / np.maximum(weights.sum(-1, keepdims=True), 1e-300)
+
+    def parts(x):
+        return (loss_of(x) * shares).reshape(-1, logits.shape[-2]).sum(0)
 
     gradient = np.zeros_like(logits)
-    for place in np.ndindex(*logits.shape):
+    for place in np.ndindex(*logits.shape[:-2], logits.shape[-1]):
+        column = (*place[:-1], slice(None), place[-1])
         moved = [logits.copy(), logits.copy()]
-        moved[0][place] += step
-        moved[1][place] -= step
-        gradient[place] = (mean(moved[0]) - mean(moved[1])) / (2 * step)
-    return mean(logits), gradient
+        moved[0][column] += step
+        moved[1][column] -= step
+        gradient[column] = (parts(moved[0]) - parts(moved[1])) / (2 * step)
+    return parts(logits).sum(), gradient
 
 
 @pytest.mark.parametrize("threshold", ["paper", "mean"])

@@ -12,11 +12,9 @@ import pytest
 
 import adaptivek
 
+from .fresh import python
+
 ROOT = Path(__file__).parent.parent
-
-
-def python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
 def without(*modules: str) -> str:

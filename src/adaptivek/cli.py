@@ -188,7 +188,7 @@ def methods() -> None:
 
     What they need beyond plain training: truth (which labels are wrong), the noise ratio, warm-up (plain epochs
     first), logits (and not losses alone), rows (the number of each sample), epochs (to be told when one begins),
-    a full pass (a forward pass over the training set per epoch), more networks than one, more views of an image than one.
+    a full pass (a forward pass over the training set per epoch), more networks or views of an image than one.
     The passes are the forwards and backwards of a step.
     """
     from .methods import METHODS, defaults, needs, passes
