@@ -20,8 +20,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from adaptivek.auditing.estimate import Slots
 from adaptivek.auditing.judge import judge, probability, together
 from adaptivek.auditing.training import Plan, Run
-from adaptivek.data import load
-from adaptivek.models import make_model
+from adaptivek.experiments.data import load
+from adaptivek.networks import make_model
 
 
 def main() -> None:

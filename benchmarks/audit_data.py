@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from adaptivek.auditing.networks import NETWORKS
-from adaptivek.data import load
+from adaptivek.experiments.data import load
 from adaptivek.noise import NOISES, corrupt
 
 DATASETS = ("digits", "mnist", "fashion-mnist", "sarcasm", "20newsgroups", "table")

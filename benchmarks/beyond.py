@@ -21,10 +21,10 @@ import robustness
 import sparing
 from measurements import read_lines
 
-from adaptivek.bench import bench
+from adaptivek.experiments.bench import bench
+from adaptivek.experiments.spec import RECIPES, Recipe, RunSpec
+from adaptivek.experiments.store import Store
 from adaptivek.methods import METHODS
-from adaptivek.recipes import RECIPES, Recipe, RunSpec
-from adaptivek.store import Store
 
 KINDS = ("directed", "symmetric", "pair-flip", "instance")
 RATES = (0.2, 0.4)

@@ -18,8 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from measurements import read_lines
 
-from adaptivek.recipes import RunSpec
-from adaptivek.store import Store
+from adaptivek.experiments.spec import RunSpec
+from adaptivek.experiments.store import Store
 
 COLOURS = {"label-memory": "#1f6fb4", "adaptive-k": "#c8553d", "elr": "#7a9e4f", "vanilla-nudged": "#999999"}
 NAMES = {

@@ -15,10 +15,10 @@ import torch
 from testing import test_accuracy
 
 from adaptivek import ClassMonitor, Selection
-from adaptivek.data import Split, load
-from adaptivek.models import make_model
+from adaptivek.experiments.data import Split, load
+from adaptivek.experiments.session import find_device
+from adaptivek.networks import make_model
 from adaptivek.noise import Directed, corrupt
-from adaptivek.train import find_device
 
 BATCH = 10
 

@@ -12,10 +12,10 @@ import argparse
 import dataclasses
 import statistics
 
-from adaptivek.data import load, sources
-from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.stacked import Stack
-from adaptivek.train import prepare
+from adaptivek.experiments.data import load, sources
+from adaptivek.experiments.session import prepare
+from adaptivek.experiments.spec import Recipe, RunSpec
+from adaptivek.experiments.stack import Stack
 
 PUBLISHED = {("symmetric", 0.5): 91.7, ("symmetric", 0.2): 97.7, ("pair-flip", 0.45): 87.6}
 METHODS = ("vanilla", "co-teaching")

@@ -16,10 +16,10 @@ import pyarrow.parquet as parquet
 import torch
 from measurements import read_lines
 
-from adaptivek.data import load
-from adaptivek.recipes import RECIPES, RunSpec
-from adaptivek.stacked import Stack
-from adaptivek.train import prepare
+from adaptivek.experiments.data import load
+from adaptivek.experiments.session import prepare
+from adaptivek.experiments.spec import RECIPES, RunSpec
+from adaptivek.experiments.stack import Stack
 
 METHODS = ("vanilla", "oracle", "label-memory", "adaptive-k")
 

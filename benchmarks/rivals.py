@@ -18,10 +18,10 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 
-from adaptivek.bench import bench
+from adaptivek.experiments.bench import bench
+from adaptivek.experiments.spec import Recipe, RunSpec, told_ratio
+from adaptivek.experiments.store import Result, Store
 from adaptivek.methods import METHODS, needs, passes
-from adaptivek.recipes import Recipe, RunSpec, told_ratio
-from adaptivek.store import Result, Store
 
 RECIPE = Recipe(epochs=50, warmup_epochs=20, batch_size=20, learning_rate=0.1, decay_every=20)
 RATES = {

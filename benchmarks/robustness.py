@@ -28,13 +28,13 @@ from adaptivek.types import Stateless
 from measurements import read_lines
 from torch import Tensor
 
-from adaptivek.data import Split, load
+from adaptivek.experiments.data import Split, load
+from adaptivek.experiments.session import prepare
+from adaptivek.experiments.spec import Recipe, RunSpec
+from adaptivek.experiments.stack import Stack
 from adaptivek.methods import METHODS as BY_NAME
 from adaptivek.methods.label_memory import LabelMemory, Remembered
 from adaptivek.methods.vanilla import Vanilla
-from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.stacked import Stack
-from adaptivek.train import prepare
 
 METHODS = ("label-memory", "label-memory-without-rows", "adaptive-k", "vanilla-nudged")  # beside Vanilla
 KINDS = ("directed", "symmetric", "pair-flip", "instance")

@@ -22,10 +22,10 @@ from torch import Tensor
 from torch.utils.data import RandomSampler
 
 from adaptivek import Selection, SkipSettled
-from adaptivek.data import Split, load
-from adaptivek.models import make_model
+from adaptivek.experiments.data import Split, load
+from adaptivek.experiments.session import find_device
+from adaptivek.networks import make_model
 from adaptivek.noise import Directed, corrupt
-from adaptivek.train import find_device
 
 BATCH, LEARNING_RATE = 20, 0.1
 

@@ -26,7 +26,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import adaptivek
-from adaptivek.models import make_model
+from adaptivek.networks import make_model
 
 Step = Callable[[], None]
 

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 
 import torch
 
-from adaptivek.bench import Grid
-from adaptivek.data import Split
-from adaptivek.stacked import Stack
-from adaptivek.train import Session, find_device, prepare
+from adaptivek.experiments.bench import Grid
+from adaptivek.experiments.data import Split
+from adaptivek.experiments.session import Session, find_device, prepare
+from adaptivek.experiments.stack import Stack
 
 ROWS_PER_STEP = 10
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from adaptivek.data import Split
+from adaptivek.experiments.data import Split
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import adaptivek
-from adaptivek.data import load
+from adaptivek.experiments.data import load
 from adaptivek.noise import Directed, corrupt
 
 torch.set_num_threads(1)  # the network is too small to share

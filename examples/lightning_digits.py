@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from adaptivek import Selection
-from adaptivek.data import load
+from adaptivek.experiments.data import load
 from adaptivek.integrations.lightning import SelectionCallback
 from adaptivek.noise import Directed, corrupt
 

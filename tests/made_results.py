@@ -7,9 +7,9 @@ import math
 import random
 from collections.abc import Sequence
 
-from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.records import BINS, REACH, Detail, EpochRecord
-from adaptivek.store import Result
+from adaptivek.experiments.records import BINS, REACH, Detail, EpochRecord
+from adaptivek.experiments.spec import Recipe, RunSpec
+from adaptivek.experiments.store import Result
 
 METHODS = ("oracle", "vanilla", "mkl", "vanilla+mkl", "adaptive-k")
 CEILINGS = {

@@ -202,7 +202,7 @@ def test_an_error_leaves_no_bar(tmp_path, monkeypatch):
     """In a terminal, which is where a bar is drawn."""
     from rich.console import Console
 
-    from adaptivek import terminal
+    from adaptivek.support import terminal
 
     screen = io.StringIO()
     monkeypatch.setattr(terminal, "out", Console(file=screen, force_terminal=True, width=100))

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from adaptivek import bench as module
-from adaptivek import engines
-from adaptivek.bench import PRESETS, Grid, bench
-from adaptivek.engines import Settings, choose, train_unit
-from adaptivek.recipes import NOTEBOOK, Recipe, RunSpec
-from adaptivek.store import Result, Store
-from adaptivek.train import Session, prepare
+from adaptivek.experiments import bench as module
+from adaptivek.experiments import executors
+from adaptivek.experiments.bench import PRESETS, Grid, bench
+from adaptivek.experiments.executors import Settings, choose, train_unit
+from adaptivek.experiments.session import Session, prepare
+from adaptivek.experiments.spec import NOTEBOOK, Recipe, RunSpec
+from adaptivek.experiments.store import Result, Store
 
 GRID = Grid(datasets=["digits"], noise_rates=[0.2, 0.4], methods=["vanilla", "adaptive-k"], seeds=1)
 QUICK = {"epochs": 2, "warmup_epochs": 1, "batch_size": 100}
@@ -41,7 +41,7 @@ def plain(monkeypatch):
             trained.extend(unit)
             yield from train_unit(unit, "cpu", tick=settings.tick)
 
-    monkeypatch.setitem(engines.ENGINES, "local", engine)
+    monkeypatch.setitem(executors.ENGINES, "local", engine)
     return trained
 
 
@@ -190,18 +190,18 @@ def test_a_failed_run_is_recorded_and_the_others_go_on(tmp_path, plain, monkeypa
 
 def test_a_stack_that_fails_is_halved_to_find_out_which(monkeypatch):
     specs = Grid(datasets=["digits"], noise_rates=[0.1, 0.2, 0.3], methods=["vanilla"], seeds=1).specs(**QUICK)
-    real = engines.Stack
+    real = executors.Stack
 
     def fragile(jobs, device):
         if len(jobs) > 1 and any(job.spec.noise_rate == 0.2 for job in jobs):
             raise MemoryError("no room\nfor details")
         return real(jobs, device)
 
-    monkeypatch.setattr(engines, "Stack", fragile)
+    monkeypatch.setattr(executors, "Stack", fragile)
     results = train_unit(tuple(specs), "cpu")
     assert [result.spec for result in results] == specs
     assert not any(result.failure for result in results)  # each alone has room
-    monkeypatch.setattr(engines, "Session", lambda *args: fragile(2 * [prepare(args[0])], "cpu"))
+    monkeypatch.setattr(executors, "Session", lambda *args: fragile(2 * [prepare(args[0])], "cpu"))
     results = train_unit(tuple(specs), "cpu")
     assert [result.failure for result in results if result.spec.noise_rate == 0.2] == ["MemoryError: no room"]
 
@@ -276,7 +276,7 @@ def test_engines_agree(tmp_path, monkeypatch):
             stacks.append(len(unit))
             yield from train_unit(unit, settings.device)
 
-    monkeypatch.setattr(engines, "_in_processes", here)
+    monkeypatch.setattr(executors, "_in_processes", here)
     results = list(bench(GRID.specs(**QUICK), tmp_path, "stacked", Settings("cpu", workers=2)))
     assert stacks == [2, 2]
     assert [result.engine for result in results] == ["stacked"] * 4

@@ -16,12 +16,12 @@ from safetensors.torch import load_file
 
 import adaptivek
 from adaptivek.cli import Overrides
+from adaptivek.experiments.folder import run
+from adaptivek.experiments.records import EpochRecord
+from adaptivek.experiments.spec import Recipe, RunSpec
 from adaptivek.methods import METHODS, needs, passes
-from adaptivek.models import make_model
+from adaptivek.networks import make_model
 from adaptivek.noise import Manifest
-from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.records import EpochRecord
-from adaptivek.runs import run
 
 from .fresh import command
 

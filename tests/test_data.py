@@ -15,9 +15,9 @@ import pytest
 import torch
 from PIL import Image
 
-from adaptivek.data import BENCHMARK, NAMES, Split, cache, load, shuffled
-from adaptivek.data.read import held_out
-from adaptivek.recipes import RECIPES
+from adaptivek.experiments.data import BENCHMARK, NAMES, Split, cache, load, shuffled
+from adaptivek.experiments.data.read import held_out
+from adaptivek.experiments.spec import RECIPES
 
 datasets = pytest.importorskip("datasets")
 DOCS = Path(__file__).parent.parent / "docs/data.md"
@@ -240,7 +240,7 @@ def test_without_a_network_the_hub_is_not_asked(monkeypatch):
         raise OSError("no network")
 
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("adaptivek.data.sources.getproxies", dict)
+    monkeypatch.setattr("adaptivek.experiments.data.sources.getproxies", dict)
     monkeypatch.setattr("socket.create_connection", refuse)
     monkeypatch.setattr(datasets, "load_dataset", lambda *_: pytest.fail("it was asked"))
     with pytest.raises(ValueError, match="the Hub cannot be reached"):

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.func import functional_call, vmap
 
-from adaptivek.dropout import Dropout, draw_keys, dropout_layers, set_keys
-from adaptivek.models import make_model
+from adaptivek.networks import make_model
+from adaptivek.networks.dropout import Dropout, draw_keys, dropout_layers, set_keys
 
 
 def masks(keys: torch.Tensor, rate: float = 0.5, units: int = 200) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adaptivek.files import harmless, whole, write_whole
+from adaptivek.support.files import harmless, whole, write_whole
 
 
 def test_what_was_there_stays_until_all_is_written_and_nothing_is_left_beside_it(tmp_path):

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 
 import adaptivek
-from adaptivek.data import Split, load
-from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.stacked import Stack
-from adaptivek.train import Session, prepare
+from adaptivek.experiments.data import Split, load
+from adaptivek.experiments.session import Session, prepare
+from adaptivek.experiments.spec import Recipe, RunSpec
+from adaptivek.experiments.stack import Stack
 
 from .reference import ONE_EACH
 from .tiny import answered, swept

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from adaptivek.experiments.spec import RECIPES, Recipe, Resolved, RunSpec
 from adaptivek.methods import METHODS
-from adaptivek.recipes import RECIPES, Recipe, Resolved, RunSpec
 
 
 def test_identity_tells_runs_apart_and_nothing_else():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import adaptivek
-from adaptivek.data import load
+from adaptivek.experiments.data import load
 from adaptivek.noise import Directed, corrupt
 
 ROWS, CLASSES = 12, 4

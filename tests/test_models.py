@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from adaptivek.models import MODELS, make_model
+from adaptivek.networks import MODELS, make_model
 
 
 def test_notebook_network_is_the_published_one():

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from adaptivek.data import Split, load
-from adaptivek.dropout import dropout_layers, set_keys
-from adaptivek.jobs import draws
+from adaptivek.experiments.data import Split, load
+from adaptivek.experiments.prepare import draws
+from adaptivek.experiments.session import Session
+from adaptivek.experiments.spec import RECIPES, Recipe, RunSpec
 from adaptivek.methods import METHODS
-from adaptivek.models import make_model
-from adaptivek.recipes import RECIPES, Recipe, RunSpec
-from adaptivek.streams import stream
-from adaptivek.train import Session
+from adaptivek.networks import make_model
+from adaptivek.networks.dropout import dropout_layers, set_keys
+from adaptivek.support.streams import stream
 
 QUICK = Recipe(network="digits-cnn", epochs=4, warmup_epochs=2, decay_every=3)
 BEFORE_THE_OPTIMIZER = "ignore:Detected call of `lr_scheduler.step\\(\\)` before"  # torch on where the notebook steps

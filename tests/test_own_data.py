@@ -11,12 +11,12 @@ import pytest
 import torch
 from PIL import Image
 
-from adaptivek.bench import Grid, bench
 from adaptivek.cli import main
-from adaptivek.data import Split, load
-from adaptivek.engines import Settings
-from adaptivek.jobs import prepare
-from adaptivek.recipes import NOTEBOOK, RECIPES, Recipe, RunSpec, recipe_by_kind
+from adaptivek.experiments.bench import Grid, bench
+from adaptivek.experiments.data import Split, load
+from adaptivek.experiments.executors import Settings
+from adaptivek.experiments.prepare import prepare
+from adaptivek.experiments.spec import NOTEBOOK, RECIPES, Recipe, RunSpec, recipe_by_kind
 
 datasets = pytest.importorskip("datasets")
 

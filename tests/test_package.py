@@ -58,7 +58,7 @@ def test_no_private_part_of_torch_is_used():
 def test_the_library_works_with_no_extra_installed():
     done = python(
         without("rich", "tyro", "sklearn", "safetensors", "scipy", "matplotlib", "lightning", "transformers", "pandas")
-        + "import torch, adaptivek, adaptivek.train, adaptivek.noise, adaptivek.models\n"
+        + "import torch, adaptivek, adaptivek.experiments.session, adaptivek.noise, adaptivek.networks\n"
         + "print(adaptivek.Selection('mkl').reduce(torch.tensor([1.0, 2.0])).item())"
     )
     assert done.stdout.strip() == "1.0", done.stderr
@@ -73,10 +73,10 @@ def test_the_library_works_with_no_extra_installed():
         (["scipy"], "import adaptivek.theory", "adaptivek[theory]"),
         (["scipy"], "from adaptivek.cli import main; main(['theory', '--out', 'x'])", "adaptivek[theory]"),
         (["matplotlib"], "from adaptivek.cli import main; main(['theory', '--out', 'x'])", "adaptivek[theory]"),
-        (["matplotlib"], "from adaptivek.report import report", "adaptivek[report]"),
-        (["jinja2"], "from adaptivek.report import report", "adaptivek[report]"),
+        (["matplotlib"], "from adaptivek.experiments.report import report", "adaptivek[report]"),
+        (["jinja2"], "from adaptivek.experiments.report import report", "adaptivek[report]"),
         (["jinja2"], "import adaptivek.auditing.page", "adaptivek[report]"),
-        (["sklearn"], "from adaptivek.data import load; load('digits')", "adaptivek[data]"),
+        (["sklearn"], "from adaptivek.experiments.data import load; load('digits')", "adaptivek[data]"),
     ],
 )
 def test_a_missing_extra_is_named(missing, code, extra, tmp_path, monkeypatch):
@@ -117,7 +117,9 @@ def test_builds_a_typed_wheel(tmp_path):
         names = set(archive.namelist())
         (metadata,) = (archive.read(name).decode() for name in names if name.endswith("METADATA"))
     assert {"adaptivek/py.typed", "adaptivek/__init__.py", "adaptivek/methods/adaptive_k.py"} <= names
-    assert {f"adaptivek/report/{name}" for name in ("page.html", "page.css", "sort.js")} <= names
+    assert {
+        f"adaptivek/{name}" for name in ("experiments/report/page.html", "pages/page.css", "experiments/report/sort.js")
+    } <= names
     assert {f"adaptivek/auditing/{name}" for name in ("page.html", "page.css", "rows.js", "page.js")} <= names
     assert not any(name.startswith(("tests", "benchmarks")) for name in names)
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra" not in line]

@@ -7,11 +7,11 @@ import time
 import pytest
 import torch
 
-from adaptivek.data import Split
-from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.records import EpochRecord
-from adaptivek.stacked import Stack
-from adaptivek.train import Session, prepare
+from adaptivek.experiments.data import Split
+from adaptivek.experiments.records import EpochRecord
+from adaptivek.experiments.session import Session, prepare
+from adaptivek.experiments.spec import Recipe, RunSpec
+from adaptivek.experiments.stack import Stack
 
 RECIPE = Recipe("digits-cnn", epochs=12, warmup_epochs=0, batch_size=20)
 

@@ -13,12 +13,12 @@ import re
 import pytest
 
 from adaptivek.cli import main
-from adaptivek.report import report
-from adaptivek.report.closeups import choose
-from adaptivek.report.page import page
-from adaptivek.report.tables import Setting, claims, failures, median_gap_closed, rows
-from adaptivek.report.text import gaps, markdown, to_csv
-from adaptivek.store import Result, Store
+from adaptivek.experiments.report import report
+from adaptivek.experiments.report.closeups import choose
+from adaptivek.experiments.report.page import page
+from adaptivek.experiments.report.tables import Setting, claims, failures, median_gap_closed, rows
+from adaptivek.experiments.report.text import gaps, markdown, to_csv
+from adaptivek.experiments.store import Result, Store
 
 from .made_results import CEILINGS, METHODS, SHORT, grid, result, setting
 

@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from adaptivek.cli import main
-from adaptivek.report.page import page
-from adaptivek.report.tables import foremost, ranked, rows
-from adaptivek.store import Store
+from adaptivek.experiments.report.page import page
+from adaptivek.experiments.report.tables import foremost, ranked, rows
+from adaptivek.experiments.store import Store
 
 from .made_results import SHORT, result, setting
 

@@ -7,11 +7,11 @@ import re
 import pytest
 
 from adaptivek.cli import main
-from adaptivek.report import drawing as draw
-from adaptivek.report.page import page
-from adaptivek.report.tables import rows
-from adaptivek.report.text import markdown
-from adaptivek.store import Store
+from adaptivek.experiments.report.page import page
+from adaptivek.experiments.report.tables import rows
+from adaptivek.experiments.report.text import markdown
+from adaptivek.experiments.store import Store
+from adaptivek.pages import drawing as draw
 
 from .made_results import grid, setting
 

@@ -8,8 +8,8 @@ import io
 import pytest
 from PIL import Image
 
-from adaptivek.report.page import write
-from adaptivek.report.tables import rows
+from adaptivek.experiments.report.page import write
+from adaptivek.experiments.report.tables import rows
 
 from .browser import find
 from .made_results import METHODS, grid

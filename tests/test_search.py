@@ -8,13 +8,13 @@ import sys
 import pytest
 import torch
 
-import adaptivek.search
-from adaptivek.data import Split, load
+import adaptivek.experiments.search
+from adaptivek.experiments.data import Split, load
+from adaptivek.experiments.search import accuracy, in_two, search_rt, suggest, text
+from adaptivek.experiments.session import Session, prepare
+from adaptivek.experiments.spec import Recipe, RunSpec
 from adaptivek.methods import build
 from adaptivek.methods.rt import RT
-from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.search import accuracy, in_two, search_rt, suggest, text
-from adaptivek.train import Session, prepare
 
 QUICK = Recipe(network="digits-cnn", epochs=2, warmup_epochs=0, batch_size=20)
 SPEC = RunSpec("digits", noise="symmetric", noise_rate=0.4, seed=3, recipe=QUICK)
@@ -90,7 +90,7 @@ def test_the_best_is_found_and_the_search_can_be_repeated(small, monkeypatch):
         asked.append(data)
         return 1 - abs(method.keep - 0.55)
 
-    monkeypatch.setattr(adaptivek.search, "accuracy", made_up)
+    monkeypatch.setattr(adaptivek.experiments.search, "accuracy", made_up)
     found, again = (search_rt(SPEC, small, trials=25, device="cpu") for _ in range(2))
     assert found == again
     assert len(found.tried) == 25

@@ -10,17 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch.func import vmap
 
-from adaptivek.data import Split, load
-from adaptivek.jobs import draws, prepare
+from adaptivek.experiments.data import Split, load
+from adaptivek.experiments.groups import varying, with_parameters
+from adaptivek.experiments.prepare import draws, prepare
+from adaptivek.experiments.session import Session
+from adaptivek.experiments.spec import Recipe, RunSpec
+from adaptivek.experiments.stack import Stack
 from adaptivek.method import Task
 from adaptivek.methods import METHODS, build, defaults
-from adaptivek.models import Conv2d
-from adaptivek.parts import varying, with_parameters
-from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.stacked import Stack
+from adaptivek.networks import Conv2d
+from adaptivek.networks.views import PAD, augment, distort
 from adaptivek.step import Inputs, begin_epoch, remember, start, train_step
-from adaptivek.train import Session
-from adaptivek.views import PAD, augment, distort
 
 from .tiny import answered, swept
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from adaptivek import engines
-from adaptivek.bench import LockedWork, bench
 from adaptivek.cli import main
-from adaptivek.engines import Settings
-from adaptivek.made import Made
+from adaptivek.experiments import executors
+from adaptivek.experiments.bench import LockedWork, bench
+from adaptivek.experiments.executors import Settings
+from adaptivek.experiments.provenance import Made
+from adaptivek.experiments.spec import RunSpec
+from adaptivek.experiments.store import ForeignError, Result, Store
 from adaptivek.methods import METHODS
-from adaptivek.recipes import RunSpec
-from adaptivek.store import ForeignError, Result, Store
 
 from .made_results import SHORT, made, result
 
@@ -39,7 +39,7 @@ def counted(monkeypatch) -> list[RunSpec]:
             done.extend(unit)
             yield from map(made, unit)
 
-    monkeypatch.setitem(engines.ENGINES, "local", engine)
+    monkeypatch.setitem(executors.ENGINES, "local", engine)
     return done
 
 
@@ -165,12 +165,12 @@ def test_results_say_by_what_they_were_made(tmp_path, monkeypatch):
     import adaptivek
 
     spec = RunSpec("digits", "vanilla", recipe=dataclasses.replace(SHORT, network="digits-cnn", precision="bfloat16"))
-    (one,) = engines.train_unit((spec,), "cpu")
+    (one,) = executors.train_unit((spec,), "cpu")
     Store(tmp_path).write(one)
     (found,) = Store(tmp_path).read_all()
     # in bfloat16 on a GPU alone
     assert found.made == Made(adaptivek.__version__, torch.__version__, "cpu", "float32", threads=1)
-    (failed,) = engines.train_unit((dataclasses.replace(spec, recipe=SHORT),), "cpu")
+    (failed,) = executors.train_unit((dataclasses.replace(spec, recipe=SHORT),), "cpu")
     assert failed.failure
     assert failed.made.device == "cpu"
 
@@ -214,7 +214,7 @@ def test_a_retry_that_is_stopped_leaves_the_failure(tmp_path, monkeypatch):
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setitem(engines.ENGINES, "local", engine)
+    monkeypatch.setitem(executors.ENGINES, "local", engine)
     with pytest.raises(KeyboardInterrupt):
         list(bench([SPEC], tmp_path, "local", Settings("cpu"), retry_failed=True))
     assert Store(tmp_path).read(SPEC).failure == "out of memory"
@@ -268,8 +268,8 @@ def test_a_pool_that_broke_since_the_last_look_loses_no_run(monkeypatch):
         def __exit__(self, *error):
             pass
 
-    monkeypatch.setattr(engines, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(executors, "ProcessPoolExecutor", Pool)
     units = iter([(spec,) for spec in specs])
-    found = list(engines._in_processes(units, Settings("cpu", workers=3)))
+    found = list(executors._in_processes(units, Settings("cpu", workers=3)))
     assert sorted(each.spec.seed for each in found) == [0, 1, 2, 3, 4]
     assert len(pools) >= 4  # one for each unit that was lost, and a new one for the rest

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from adaptivek.auditing.training import Plan, Run
-from adaptivek.data import Split
-from adaptivek.jobs import draws, prepare
+from adaptivek.experiments.data import Split
+from adaptivek.experiments.prepare import draws, prepare
+from adaptivek.experiments.spec import Recipe, RunSpec
 from adaptivek.noise import Directed, corrupt
-from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.streams import stream
+from adaptivek.support.streams import stream
 
 EPOCHS = range(8)
 OFTEN_USED = np.random.default_rng(0).bit_generator.state["state"]["state"]

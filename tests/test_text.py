@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adaptivek.data.text import LENGTH, tokenise, words
+from adaptivek.support.text import LENGTH, tokenise, words
 
 
 def test_of_long_texts_the_ends_are_kept():

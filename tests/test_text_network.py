@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from adaptivek.data import Split
-from adaptivek.models import make_model
-from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.train import Session
+from adaptivek.experiments.data import Split
+from adaptivek.experiments.session import Session
+from adaptivek.experiments.spec import Recipe, RunSpec
+from adaptivek.networks import make_model
 
 LENGTH, VOCABULARY, CLASSES = 7, 30, 3
 

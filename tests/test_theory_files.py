@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from adaptivek.cli import main
-from adaptivek.records import EpochRecord
+from adaptivek.experiments.records import EpochRecord
 from adaptivek.theory import Mixture
 from adaptivek.theory.fit import fit, fit_run, read_records
 from adaptivek.theory.page import Picture, Setting, Table, report, write

@@ -11,14 +11,15 @@ import pytest
 import torch
 
 import adaptivek
-from adaptivek import engines, threads
 from adaptivek.cli import main
-from adaptivek.data import Split, load
-from adaptivek.models import make_model
-from adaptivek.recipes import RECIPES, RunSpec
-from adaptivek.stacked import Stack
-from adaptivek.threads import flops, processors, quota, suited, using
-from adaptivek.train import Session, prepare
+from adaptivek.experiments import executors
+from adaptivek.experiments.data import Split, load
+from adaptivek.experiments.session import Session, prepare
+from adaptivek.experiments.spec import RECIPES, RunSpec
+from adaptivek.experiments.stack import Stack
+from adaptivek.networks import make_model
+from adaptivek.support import threads
+from adaptivek.support.threads import flops, processors, quota, suited, using
 
 
 @pytest.fixture(autouse=True)
@@ -173,10 +174,10 @@ def test_workers_share_the_processors(monkeypatch):
         def shutdown(self, **options):
             pass
 
-    monkeypatch.setattr(engines, "ProcessPoolExecutor", Pool)
-    monkeypatch.setattr(engines, "processors", lambda: 8)
+    monkeypatch.setattr(executors, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(executors, "processors", lambda: 8)
     for workers in (0, 2, 3, 16):
-        list(engines._in_processes(iter(()), engines.Settings("cpu", workers=workers)))
+        list(executors._in_processes(iter(()), executors.Settings("cpu", workers=workers)))
     assert asked == [(8, 1), (2, 4), (3, 2), (16, 1)]
 
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from adaptivek.data import Split, load
-from adaptivek.jobs import draws
+from adaptivek.experiments.data import Split, load
+from adaptivek.experiments.prepare import draws
+from adaptivek.experiments.records import EpochRecord, Steps, look_closer, measure
+from adaptivek.experiments.session import Session, networks
+from adaptivek.experiments.spec import Recipe, RunSpec
 from adaptivek.methods import METHODS
 from adaptivek.noise import corrupt
-from adaptivek.recipes import Recipe, RunSpec
-from adaptivek.records import EpochRecord, Steps, look_closer, measure
-from adaptivek.streams import stream
-from adaptivek.train import Session, networks
+from adaptivek.support.streams import stream
 
 QUICK = Recipe(network="digits-cnn", epochs=4, warmup_epochs=2, decay_every=3)
 

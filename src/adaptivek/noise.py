@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from .backend.checks import check_number
-from .streams import stream
+from .support.streams import stream
 
 Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]

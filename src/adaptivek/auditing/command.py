@@ -10,7 +10,7 @@ import tyro
 from rich.table import Table
 from rich.text import Text
 
-from ..terminal import out, progress_bar, trained_on
+from ..support.terminal import out, progress_bar, trained_on
 from .result import AuditResult
 
 PAIRS = 5

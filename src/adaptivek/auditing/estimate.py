@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..streams import stream
+from ..support.streams import stream
 
 Floats = NDArray[np.floating[Any]]
 Codes = NDArray[np.int64]

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.text import tokenise, words
+from ..support.text import tokenise, words
 from .encode import encode_table, find_text
 from .images import Picture, of_tensor, read_images, thumbnails
 from .labels import read_labels

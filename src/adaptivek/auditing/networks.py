@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ..models import text_bag
+from ..networks import text_bag
 from .training import Plan
 
 WIDTH, DROPOUT = 256, 0.2

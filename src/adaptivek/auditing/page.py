@@ -9,16 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from .. import __version__
-from ..files import write_whole
-from ..report import drawing as draw
-from ..report.render import Markup, render
-from ..report.text import plain
+from ..pages import drawing as draw
+from ..pages.render import Markup, render, shared_style
+from ..support.files import plain, write_whole
 from .embed import Shown as Shown
 from .embed import embed
 from .result import AuditResult
 
 HERE = Path(__file__).parent
-SHARED_STYLE = HERE.parent / "report" / "page.css"  #: colours and fonts of all pages
 SCRIPTS = ("rows.js", "decisions.js", "list.js", "detail.js", "page.js")  #: in this order, as one
 MOST_CLASSES = 20  #: of a heat map, and of the bars
 MOST_PAIRS, MOST_SKIPPED = 10, 1_000
@@ -63,7 +61,7 @@ def page(result: AuditResult, shown: Shown, title: str) -> str:
     return render(
         HERE / "page.html",
         script="\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
-        style="\n".join(file.read_text(encoding="utf-8") for file in (SHARED_STYLE, HERE / "page.css")),
+        style=shared_style() + (HERE / "page.css").read_text(encoding="utf-8"),
         version=__version__,
         title=plain(title),
         data=Markup(embedded.json),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import harmless, write_whole
+from ..support.files import harmless, write_whole
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,11 +24,11 @@ import torch
 from torch import Tensor, nn
 
 from ..backend.checks import check_choice, check_number
-from ..files import whole
 from ..methods import build
-from ..streams import stream
-from ..threads import flops, suited, using
-from ..views import augment
+from ..networks.views import augment
+from ..support.files import whole
+from ..support.streams import stream
+from ..support.threads import flops, suited, using
 from .beliefs import Stock, believe, take_stock
 from .criterion import EarlyLearning, criterion
 from .dynamics import Codes, Dynamics

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..records import EpochRecord, read_lines
+from ..experiments.records import EpochRecord, read_lines
 from .mixture import Mixture
 
 

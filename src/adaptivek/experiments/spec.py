@@ -8,11 +8,11 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from .backend.checks import check_choice, check_number
-from .method import Method
-from .methods import METHODS, build
-from .models import MODELS
-from .noise import NOISES, Noise
+from ..backend.checks import check_choice, check_number
+from ..method import Method
+from ..methods import METHODS, build
+from ..networks import MODELS
+from ..noise import NOISES, Noise
 
 if TYPE_CHECKING:
     from .data import Split

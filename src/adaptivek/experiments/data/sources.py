@@ -15,7 +15,8 @@ from urllib.request import getproxies
 import torch
 from torch import Tensor
 
-from . import cache, text
+from ...support import text
+from . import cache
 from .read import prepare
 from .split import Split, shuffled
 

@@ -12,20 +12,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .criterion import Selection
+from ..criterion import Selection
+from ..method import Method, outputs
+from ..networks import without_head
+from ..networks.dropout import dropout_layers, set_keys
+from ..networks.views import augment, distort
+from ..support.threads import flops, suited, using
+from ..training.ema import EMA
+from ..training.networks import Networks
 from .data import Split
-from .dropout import dropout_layers, set_keys
-from .jobs import Draws, draws, fresh_networks
-from .jobs import Job as Job
-from .jobs import prepare as prepare
-from .method import Method, outputs
-from .models import without_head
-from .recipes import Recipe, RunSpec
+from .prepare import Draws, draws, fresh_networks
+from .prepare import Job as Job
+from .prepare import prepare as prepare
 from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure, pace
-from .threads import flops, suited, using
-from .training.ema import EMA
-from .training.networks import Networks
-from .views import augment, distort
+from .spec import Recipe, RunSpec
 
 
 class Session:

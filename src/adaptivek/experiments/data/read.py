@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...support.text import tokenise
 from .split import Split, shuffled
-from .text import tokenise
 
 #: which column is meant where several would do: ours, and those of the files that Kaggle has
 TEXT_NAMES = ("text", "headline", "Review")

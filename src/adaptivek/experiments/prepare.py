@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..networks import make_model
+from ..networks.dropout import draw_keys
+from ..networks.views import CONTRASTS, PAD
+from ..noise import Manifest, corrupt
+from ..support.streams import stream
 from .data import Split, load
-from .dropout import draw_keys
-from .models import make_model
-from .noise import Manifest, corrupt
-from .recipes import RunSpec
-from .streams import stream
-from .views import CONTRASTS, PAD
+from .spec import RunSpec
 
 
 class Job(NamedTuple):

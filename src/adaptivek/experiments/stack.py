@@ -17,16 +17,16 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from .dropout import dropout_layers, set_keys
-from .jobs import Job, draws, fresh_networks
-from .models import Conv2d, make_model, stackable, without_head
-from .parts import Part, check_alike, in_parts, rule, with_parameters
+from ..networks import Conv2d, make_model, stackable, without_head
+from ..networks.dropout import dropout_layers, set_keys
+from ..networks.views import augment, distort
+from ..step import Inputs, Memory, begin_epoch, cross_entropy, remember, train_step
+from ..support.threads import flops, suited, using
+from ..training.ema import EMA
+from .groups import Part, check_alike, in_parts, rule, with_parameters
+from .prepare import Job, draws, fresh_networks
 from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure, pace
-from .step import Inputs, Memory, begin_epoch, cross_entropy, remember, train_step
-from .threads import flops, suited, using
-from .train import autocast, find_device, make_optimizer, recorded
-from .training.ema import EMA
-from .views import augment, distort
+from .session import autocast, find_device, make_optimizer, recorded
 
 EAGER_STEPS = 3  # before a graph is recorded, for what libraries set up on first use
 TEST_ROWS = 2_000  # at a time

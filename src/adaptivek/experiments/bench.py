@@ -12,10 +12,10 @@ from typing import Any
 
 from filelock import BaseFileLock
 
-from .backend.checks import check_number
-from .engines import ENGINES, Settings, Unit, choose, find_recipe, load_once
-from .jobs import check_network
-from .recipes import PAPER_DATASETS, PAPER_METHODS, RunSpec, told_ratio
+from ..backend.checks import check_number
+from .executors import ENGINES, Settings, Unit, choose, find_recipe, load_once
+from .prepare import check_network
+from .spec import PAPER_DATASETS, PAPER_METHODS, RunSpec, told_ratio
 from .store import Result, Store
 
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import torch
 
+from ..support.files import whole, write_whole
 from .data import Split
-from .files import whole, write_whole
-from .made import made_here
-from .recipes import RunSpec
+from .provenance import made_here
 from .records import EpochRecord, read_lines
-from .train import Session
+from .session import Session
+from .spec import RunSpec
 
 
 def run(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .recipes import Recipe
+from .spec import Recipe
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Made:
 
 def made_here(recipe: Recipe, device: torch.device, threads: int = 0) -> Made:
     """For a run of this process."""
-    from . import __version__
+    from .. import __version__
 
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return Made(__version__, str(torch.__version__), name, recipe.precision_on(device.type), threads)

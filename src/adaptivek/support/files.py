@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and cells that no spreadsheet runs."""
+"""Files that are there whole or not at all, and text from outside that does nothing where it is shown."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ def write_whole(path: Path, text: str) -> None:
     with whole(path) as partial:
         # half of a surrogate pair, which text read from a file can hold, is no UTF-8
         partial.write_bytes(text.encode("utf-8", "replace"))
+
+
+def plain(text: str) -> str:
+    """One line without anything that cannot be seen: no control codes, no reversed writing."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def harmless(text: str) -> str:

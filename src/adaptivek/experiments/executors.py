@@ -20,18 +20,18 @@ from typing import Any, Protocol
 
 import torch
 
-from .backend.checks import check_choice, check_number
+from ..backend.checks import check_choice, check_number
+from ..networks import make_model, stackable
+from ..support.threads import flops, processors
 from .data import Split, load
-from .jobs import prepare
-from .made import made_here
-from .models import make_model, stackable
-from .parts import ages, shape
-from .recipes import RECIPES, Recipe, RunSpec, recipe_by_kind
+from .groups import ages, shape
+from .prepare import prepare
+from .provenance import made_here
 from .records import EpochRecord
-from .stacked import Stack
+from .session import Session, find_device
+from .spec import RECIPES, Recipe, RunSpec, recipe_by_kind
+from .stack import Stack
 from .store import Result
-from .threads import flops, processors
-from .train import Session, find_device
 
 #: runs in a stack: more gain little on a GPU, and fall out of a processor's cache
 LARGEST_STACK = {"cuda": 256, "cpu": 16}

@@ -9,8 +9,8 @@ import math
 import re
 from collections.abc import Sequence
 
-from ..files import harmless
-from ..methods import METHODS, needs, passes
+from ...methods import METHODS, needs, passes
+from ...support.files import harmless, plain
 from ..store import Result
 from .tables import (
     PAPER_SETTINGS,
@@ -41,11 +41,6 @@ COLUMNS = (
 )  # fmt: skip
 NEEDS = ("needs beyond plain training", "forwards per step", "backwards per step")
 LONGEST = 300  # characters of a failure that are shown
-
-
-def plain(text: str) -> str:
-    """One line without anything that cannot be seen: no control codes, no reversed writing."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def named(name: str) -> str:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .backend.checks import check_choice
+from ..backend.checks import check_choice
 from .dropout import Dropout
 
 

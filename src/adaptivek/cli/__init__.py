@@ -8,21 +8,21 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from . import __version__
+from .. import __version__
 
 try:
     import tyro
     from rich.console import Console
     from rich.table import Table
 
-    from .auditing.command import audit
+    from ..auditing.command import audit
+    from ..support.terminal import out, progress_bar, trained_on
     from .overrides import Overrides as Overrides
-    from .terminal import out, progress_bar, trained_on
 except ImportError:
     sys.exit("the adaptivek command needs more than the library: pip install 'adaptivek[cli]'")
 
 if TYPE_CHECKING:
-    from .data import Split
+    from ..experiments.data import Split
 
 DESCRIPTION = f"""\
 Train good models on badly labelled data (adaptivek {__version__}).
@@ -77,9 +77,9 @@ def train(
         text: data of your own: the column that holds the texts or images; found if not given
         label: data of your own: the column that holds the labels; found if not given
     """
-    from .engines import find_recipe, load_once
-    from .recipes import RunSpec
-    from .runs import run
+    from ..experiments.executors import find_recipe, load_once
+    from ..experiments.folder import run
+    from ..experiments.spec import RunSpec
 
     recipe = dataclasses.replace(find_recipe(dataset, data_root, text, label), **overrides)
     spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe, text=text, label=label)
@@ -146,11 +146,11 @@ def bench(
         label: data of your own: the column that holds the labels; found if not given
         retry_failed: do runs again that have failed before
     """
-    from .bench import PRESETS, Grid
-    from .bench import bench as carry_out
-    from .engines import Settings, load_once
-    from .methods import METHODS
-    from .recipes import RECIPES
+    from ..experiments.bench import PRESETS, Grid
+    from ..experiments.bench import bench as carry_out
+    from ..experiments.executors import Settings, load_once
+    from ..experiments.spec import RECIPES
+    from ..methods import METHODS
 
     grid = PRESETS[preset]
     grid = Grid(
@@ -191,7 +191,7 @@ def methods() -> None:
     a full pass (a forward pass over the training set per epoch), more networks or views of an image than one.
     The passes are the forwards and backwards of a step.
     """
-    from .methods import METHODS, defaults, needs, passes
+    from ..methods import METHODS, defaults, needs, passes
 
     table = Table("method", "what it does", "needs", "passes", "parameters", "from", box=None, pad_edge=False)
     for name, method in METHODS.items():
@@ -228,8 +228,8 @@ def theory(
         k: how many of them MKL keeps
         run: folder of a run of `adaptivek train`, to lay predicted against measured
     """
-    from .theory.fit import fit_run, read_records
-    from .theory.page import Setting, report, write
+    from ..theory.fit import fit_run, read_records
+    from ..theory.page import Setting, report, write
 
     setting = Setting(mu1, sigma1, mu2, sigma2, tau, n, k)
     tables, pictures = report(setting, None if run is None else fit_run(read_records(run)))
@@ -259,10 +259,10 @@ def report(
         target: folder for the files, the same one by default
         markdown: print the tables as markdown and write nothing
     """
-    from .report.page import read
-    from .report.tables import failures, rows
-    from .report.text import markdown as as_markdown
-    from .report.text import notes
+    from ..experiments.report.page import read
+    from ..experiments.report.tables import failures, rows
+    from ..experiments.report.text import markdown as as_markdown
+    from ..experiments.report.text import notes
 
     if markdown:
         results, others = read(folder)
@@ -280,10 +280,10 @@ def _tell(dataset: str, data: Split) -> None:
 
 
 def _report(folder: Path, target: Path) -> None:
-    from .report.page import read, write
-    from .report.tables import failures, rows
-    from .report.terminal import show
-    from .report.text import notes
+    from ..experiments.report.page import read, write
+    from ..experiments.report.tables import failures, rows
+    from ..experiments.report.terminal import show
+    from ..experiments.report.text import notes
 
     results, others = read(folder)
     page = write(results, target, others)  # before printing, which a closed pipe may cut short

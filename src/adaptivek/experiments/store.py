@@ -20,9 +20,9 @@ from typing import Any
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from .made import Made
-from .recipes import Recipe, Resolved, RunSpec
+from .provenance import Made
 from .records import Detail, EpochRecord
+from .spec import Recipe, Resolved, RunSpec
 
 FORMAT = 2  # of the files
 DIGITS = 6  # significant ones of every number

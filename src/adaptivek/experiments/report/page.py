@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import __version__
-from ..files import write_whole
-from ..recipes import Recipe
+from ... import __version__
+from ...pages.drawing import METHOD_COLOURS, Picture
+from ...pages.render import render, shared_style
+from ...support.files import plain, write_whole
+from ..spec import Recipe
 from ..store import Result, Store
 from . import closeups, figures
-from .drawing import METHOD_COLOURS, Picture
-from .render import render
 from .tables import (
     ADAPTIVE_K,
     MKL,
@@ -43,7 +43,6 @@ from .text import (
     notes,
     own_data,
     percent,
-    plain,
     rate_name,
     ratio,
     reason,
@@ -112,7 +111,7 @@ def page(results: Sequence[Result], others: Sequence[str] = ()) -> str:
     return render(
         HERE / "page.html",
         script=(HERE / "sort.js").read_text(encoding="utf-8"),
-        style=(HERE / "page.css").read_text(encoding="utf-8"),
+        style=shared_style(),
         version=__version__,
         summary=_summary(results, table),
         claims=counted(table),
@@ -245,7 +244,7 @@ def _pictures(table: Sequence[Row], methods: Sequence[str]) -> dict[str, Picture
 
 
 def _theory(table: Sequence[Row]) -> Picture | None:
-    from ..theory.fit import fit_run
+    from ...theory.fit import fit_run
 
     row = closeups.choose(table, 0.3, ADAPTIVE_K)
     if row is None:

@@ -13,6 +13,14 @@ except ImportError:
     raise ImportError("the report needs Jinja2: pip install 'adaptivek[report]'") from None
 
 
+HERE = Path(__file__).parent
+
+
+def shared_style() -> str:
+    """Colours and fonts of all pages."""
+    return (HERE / "page.css").read_text(encoding="utf-8")
+
+
 def render(template: Path, script: str, style: str, **values: object) -> str:
     """The template with its script and style inside; values are escaped unless they are Markup."""
     # no tags from data, whatever is in it; and were there any, the policy would let nothing but our script run

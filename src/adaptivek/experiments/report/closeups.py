@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..recipes import PAPER_DATASETS
+from ...pages import drawing as draw
+from ...pages.drawing import CLEAN, INK, METHOD_COLOURS, MUTED, NARROW, NOISY, WIDE, Key, Panel, Picture
 from ..records import BINS, REACH, Detail, EpochRecord
+from ..spec import PAPER_DATASETS
 from ..store import Result
-from . import drawing as draw
-from .drawing import CLEAN, INK, METHOD_COLOURS, MUTED, NARROW, NOISY, WIDE, Key, Panel, Picture
-from .figures import SEEDS, curve, dashes, epochs_of, method_keys, shade_warmup
+from .figures import SEEDS, curve, dashes, epochs_of, method_keys, method_slot, shade_warmup
 from .tables import ADAPTIVE_K, MKL, VANILLA, Row
 from .text import named, setting_name
 
 if TYPE_CHECKING:
-    from ..theory.fit import EpochFit
+    from ...theory.fit import EpochFit
 
 SMOOTH = 9  # mini-batches in a moving mean
 
@@ -46,7 +46,7 @@ def selection_quality(row: Row, methods: Sequence[str]) -> Picture:
     for name, title, axis in parts:
         figure, axes = draw.panel(WIDE, "epoch", axis)
         for method in shown:
-            slot = draw.method_slot(methods, method)
+            slot = method_slot(methods, method)
             curve(axes, row.cells[method].results, name, METHOD_COLOURS[slot], dashes(slot))
         if name == "precision":
             clean = 1 - row.cells[shown[0]].truth.mean
@@ -68,7 +68,7 @@ def batches(row: Row, methods: Sequence[str]) -> Picture:
     shown = [method for method in (ADAPTIVE_K, MKL) if row.has(method)]
     panels: list[Panel] = []
     for method in shown:
-        colour = METHOD_COLOURS[draw.method_slot(methods, method)]
+        colour = METHOD_COLOURS[method_slot(methods, method)]
         details = [result.details[-1] for result in row.cells[method].results if result.details]
         if not details:
             continue

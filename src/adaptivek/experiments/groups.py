@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..method import Method, Task, parameters
+from ..networks import stackable
+from ..step import Memory, start
 from .data import Split
-from .jobs import Job
-from .method import Method, Task, parameters
-from .models import stackable
-from .recipes import Recipe, RunSpec
-from .step import Memory, start
+from .prepare import Job
+from .spec import Recipe, RunSpec
 
 
 def shape(data: Split) -> tuple[object, ...]:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ...pages import drawing as draw
+from ...pages.drawing import METHOD_COLOURS, MUTED, NARROW, SHADES, WIDE, Axes, Key, Panel, Picture
+from ..spec import PAPER_METHODS
 from ..store import Result
-from . import drawing as draw
-from .drawing import METHOD_COLOURS, MUTED, NARROW, SHADES, WIDE, Axes, Key, Panel, Picture
 from .tables import ADAPTIVE_K, Row, Setting, all_methods
 from .text import named, rate_name, setting_name
 
 SEEDS = "The line is the mean over seeds, the band reaches from the lowest to the highest."
+
+
+def method_slot(methods: Sequence[str], method: str) -> int:
+    """The paper's five have fixed colours; others get the next ones in order."""
+    if method in PAPER_METHODS:
+        return PAPER_METHODS.index(method)
+    others = [name for name in methods if name not in PAPER_METHODS]
+    return len(PAPER_METHODS) + others.index(method) % (len(METHOD_COLOURS) - len(PAPER_METHODS))
 
 
 def overview(table: Sequence[Row], methods: Sequence[str]) -> Picture:
@@ -22,7 +31,7 @@ def overview(table: Sequence[Row], methods: Sequence[str]) -> Picture:
         figure, axes = draw.panel(size(len(groups)), "share of wrong labels", "test accuracy, last epoch")
         for method in methods:
             points = [(row.setting.rate, row.stat(method, "last")) for row in rows if row.has(method)]
-            slot = draw.method_slot(methods, method)
+            slot = method_slot(methods, method)
             axes.errorbar(
                 [rate for rate, _ in points], [stat.mean for _, stat in points],
                 [0 if math.isnan(stat.std) else stat.std for _, stat in points],
@@ -50,7 +59,7 @@ def accuracies(table: Sequence[Row], methods: Sequence[str]) -> Picture:
         figure, axes = draw.panel(size(len(groups)), "epoch", "test accuracy")
         for method in methods:
             if row.has(method):
-                slot = draw.method_slot(methods, method)
+                slot = method_slot(methods, method)
                 curve(axes, row.cells[method].results, "test_accuracy", METHOD_COLOURS[slot], dashes(slot))
         shade_warmup(axes, row)
         axes.set_ylim(_lowest_after_the_start(row) - 0.03, None)
@@ -104,7 +113,7 @@ def noise_ratios(table: Sequence[Row], methods: Sequence[str]) -> Picture:
         for method in shown:
             cells = [row.cells[method] for row in rows if row.has(method)]
             points = [(cell.truth.mean, cell.estimate) for cell in cells if cell.estimate is not None]
-            slot = draw.method_slot(methods, method)
+            slot = method_slot(methods, method)
             axes.errorbar(
                 [truth for truth, _ in points], [stat.mean for _, stat in points],
                 [0 if math.isnan(stat.std) else stat.std for _, stat in points],
@@ -136,7 +145,7 @@ def panels_of(table: Sequence[Row]) -> dict[Setting, list[Row]]:
 
 
 def method_keys(methods: Sequence[str], shown: Sequence[str], marked: bool = False) -> tuple[Key, ...]:
-    slots = {name: draw.method_slot(methods, name) for name in shown}
+    slots = {name: method_slot(methods, name) for name in shown}
     return tuple(
         Key(named(name), f"method-{slot}", dashes(slot), draw.MARKERS[slot] if marked else "")
         for name, slot in slots.items()

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ..methods import METHODS
-from ..recipes import PAPER_DATASETS, PAPER_METHODS, RunSpec
+from ...methods import METHODS
+from ..spec import PAPER_DATASETS, PAPER_METHODS, RunSpec
 from ..store import Result
 
 #: accuracy of the last epoch, or the best one on the test set, as the paper reports it

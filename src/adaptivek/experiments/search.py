@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from .backend.checks import check_number
+from ..backend.checks import check_number
+from ..methods.rt import RT
 from .data import Split
-from .jobs import Job, hold_back, prepare
-from .methods.rt import RT
-from .recipes import RunSpec
-from .train import Session
+from .prepare import Job, hold_back, prepare
+from .session import Session
+from .spec import RunSpec
 
 
 class Trial(Protocol):

@@ -18,8 +18,6 @@ try:
 except ImportError:
     raise ImportError("the report needs matplotlib: pip install 'adaptivek[report]'") from None
 
-from ..recipes import PAPER_METHODS
-
 #: drawn in the colour on the left, which the page replaces by its own for light and dark
 INK, MUTED, RULE, CLEAN, NOISY = "#100001", "#100002", "#100003", "#100004", "#100005"
 METHOD_COLOURS = tuple(f"#2000{number:02x}" for number in range(10))
@@ -86,14 +84,6 @@ class Picture:
     keys: tuple[Key, ...]
     panels: tuple[Panel, ...]
     wide: bool = False
-
-
-def method_slot(methods: Sequence[str], method: str) -> int:
-    """The paper's five have fixed colours; others get the next ones in order."""
-    if method in PAPER_METHODS:
-        return PAPER_METHODS.index(method)
-    others = [name for name in methods if name not in PAPER_METHODS]
-    return len(PAPER_METHODS) + others.index(method) % (len(METHOD_COLOURS) - len(PAPER_METHODS))
 
 
 def panel(size: tuple[float, float], x: str, y: str, left: float = 0.74) -> tuple[Figure, Axes]:
