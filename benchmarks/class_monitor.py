@@ -16,9 +16,9 @@ from testing import test_accuracy
 
 from adaptivek import ClassMonitor, Selection
 from adaptivek.experiments.data import Split, load
-from adaptivek.experiments.session import find_device
 from adaptivek.networks import make_model
 from adaptivek.noise import Directed, corrupt
+from adaptivek.support.device import find_device
 
 BATCH = 10
 

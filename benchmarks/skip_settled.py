@@ -23,9 +23,9 @@ from torch.utils.data import RandomSampler
 
 from adaptivek import Selection, SkipSettled
 from adaptivek.experiments.data import Split, load
-from adaptivek.experiments.session import find_device
 from adaptivek.networks import make_model
 from adaptivek.noise import Directed, corrupt
+from adaptivek.support.device import find_device
 
 BATCH, LEARNING_RATE = 20, 0.1
 

@@ -18,8 +18,9 @@ import torch
 
 from adaptivek.experiments.bench import Grid
 from adaptivek.experiments.data import Split
-from adaptivek.experiments.session import Session, find_device, prepare
+from adaptivek.experiments.session import Session, prepare
 from adaptivek.experiments.stack import Stack
+from adaptivek.support.device import find_device
 
 ROWS_PER_STEP = 10
 

@@ -1,7 +1,10 @@
 """Training good models on badly labelled data: Adaptive-k and the methods around it."""
 
-from .auditing.audit import audit as audit
-from .auditing.result import AuditResult as AuditResult
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from .criterion import Selection as Selection
 from .method import Batch as Batch
 from .method import Decision as Decision
@@ -50,4 +53,20 @@ from .training.monitor import ClassMonitor as ClassMonitor
 from .training.networks import Networks as Networks
 from .training.sampler import SkipSettled as SkipSettled
 
+if TYPE_CHECKING:
+    from .auditing.audit import audit as audit
+    from .auditing.result import AuditResult as AuditResult
+
 __version__ = "0.1.0"
+
+#: loaded when they are first used: most training loops need none of them
+_LATER = {"audit": ".auditing.audit", "AuditResult": ".auditing.result"}
+_LATER_MODULES = ("experiments", "integrations", "noise", "theory")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name], __name__), name)
+    if name in _LATER_MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ import numpy as np
 from torch import nn
 
 from ..backend.checks import check_choice
-from ..experiments.session import find_device
+from ..support.device import find_device
 from .judge import judge
 from .networks import NETWORKS, PLANS, maker, suited
 from .result import AuditResult

@@ -22,13 +22,14 @@ import torch
 
 from ..backend.checks import check_choice, check_number
 from ..networks import make_model, stackable
+from ..support.device import find_device
 from ..support.threads import flops, processors
 from .data import Split, load
 from .groups import ages, shape
 from .prepare import prepare
 from .provenance import made_here
 from .records import EpochRecord
-from .session import Session, find_device
+from .session import Session
 from .spec import RECIPES, Recipe, RunSpec, recipe_by_kind
 from .stack import Stack
 from .store import Result

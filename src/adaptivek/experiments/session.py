@@ -17,6 +17,7 @@ from ..method import Method, outputs
 from ..networks import without_head
 from ..networks.dropout import dropout_layers, set_keys
 from ..networks.views import augment, distort
+from ..support.device import find_device
 from ..support.threads import flops, suited, using
 from ..training.ema import EMA
 from ..training.networks import Networks
@@ -220,18 +221,6 @@ def autocast(recipe: Recipe, device: torch.device) -> torch.autocast:
     """The precision of the forward pass."""
     enabled = recipe.precision_on(device.type) == "bfloat16"
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
-
-
-def find_device(device: str | torch.device) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
-    except (RuntimeError, AssertionError) as error:  # the latter where torch was built without CUDA
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"device must be auto or one that is here, got {device!r}: {reason}") from None
-    return found
 
 
 def make_optimizer(

@@ -21,12 +21,13 @@ from ..networks import Conv2d, make_model, stackable, without_head
 from ..networks.dropout import dropout_layers, set_keys
 from ..networks.views import augment, distort
 from ..step import Inputs, Memory, begin_epoch, cross_entropy, remember, train_step
+from ..support.device import find_device
 from ..support.threads import flops, suited, using
 from ..training.ema import EMA
 from .groups import Part, check_alike, in_parts, rule, with_parameters
 from .prepare import Job, draws, fresh_networks
 from .records import Detail, EpochRecord, Reached, Steps, epoch_record, look_closer, measure, pace
-from .session import autocast, find_device, make_optimizer, recorded
+from .session import autocast, make_optimizer, recorded
 
 EAGER_STEPS = 3  # before a graph is recorded, for what libraries set up on first use
 TEST_ROWS = 2_000  # at a time

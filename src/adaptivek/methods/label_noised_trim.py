@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ..backend.checks import check_number
+from ..backend.hashing import scrambled
 from ..method import Batch, Decision, Method, Task, log_prob
-from ..networks.dropout import scrambled
 from .mkl import ranks
 
 

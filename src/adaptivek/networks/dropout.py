@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..backend.hashing import scrambled
+
 LOWEST, RANGE = -(2**63), 2**64  # of int64
 
 
@@ -62,11 +64,3 @@ def dropout_layers(model: nn.Module) -> dict[str, Dropout]:
 @functools.lru_cache(maxsize=64)
 def _spread(number: int, device: torch.device) -> Tensor:
     return scrambled(torch.arange(number, device=device))
-
-
-def scrambled(numbers: Tensor) -> Tensor:
-    """Whole numbers, each hashed to 64 bits (the finaliser of splitmix64)."""
-    x = (numbers + 1) * -0x61C8864680B583EB
-    x = (x ^ (x >> 30 & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
-    x = (x ^ (x >> 27 & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
-    return x ^ (x >> 31 & 0x1FFFFFFFF)
