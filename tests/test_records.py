@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from adaptivek.experiments.data import Split
+from adaptivek.experiments.loop import Loop
 from adaptivek.experiments.records import EpochRecord
 from adaptivek.experiments.session import Session, prepare
 from adaptivek.experiments.spec import Recipe, RunSpec
@@ -51,18 +52,25 @@ def test_kept_is_what_weighed_and_noise_is_what_was_not_believed(train):
     assert last.noise_ratio == pytest.approx(1 - believed, abs=1e-3)
 
 
-@pytest.mark.parametrize(("train", "kind"), [(alone, Session), (stacked, Stack)])
-def test_the_pace_is_that_of_training_alone(train, kind, monkeypatch):
+@pytest.mark.parametrize("train", [alone, stacked])
+def test_the_pace_is_that_of_training_alone(train, monkeypatch):
     """Testing takes as long as it takes."""
-    name = "evaluate" if kind is Session else "_evaluate"
-    real = getattr(kind, name)
+    real = Loop._test
 
     def slowly(self):
         time.sleep(0.1)
         return real(self)
 
-    monkeypatch.setattr(kind, name, slowly)
+    monkeypatch.setattr(Loop, "_test", slowly)
     started = time.perf_counter()
     records = train(RunSpec("mine", "vanilla", recipe=RECIPE))
     training = time.perf_counter() - started - RECIPE.epochs * 0.1
     assert sum(160 / record.samples_per_second for record in records) < training + 0.1
+
+
+@pytest.mark.parametrize("kind", [Session, Stack])
+def test_an_epoch_is_written_once(kind):
+    """What an epoch is made of is `Loop`'s; a session and a stack say how a batch goes through their networks."""
+    assert issubclass(kind, Loop)
+    own = {name for name, value in vars(kind).items() if callable(value) and name in vars(Loop)} - {"__init__"}
+    assert own == Loop.__abstractmethods__

@@ -215,5 +215,5 @@ def test_a_network_that_begins_anew_does_so_in_a_stack_too(splits):
     jobs = [job(method, splits[0], recipe=recipe) for method in ("itlm:begin=anew,every=2", "itlm:begin=on,every=2")]
     for ours, theirs in zip(Stack(jobs[:1], "cpu"), Session(jobs[0].spec, jobs[0].data, "cpu"), strict=True):
         assert_same(ours[0], theirs)
-    with pytest.raises(ValueError, match="jobs must begin anew in the same epochs"):
+    with pytest.raises(ValueError, match="jobs must restart with fresh weights in the same epochs"):
         Stack(jobs, "cpu")

@@ -45,9 +45,9 @@ def test_truth_reaches_the_oracle_alone(method, small):
     shuffled = torch.randperm(300, generator=torch.Generator().manual_seed(0))
     other = Session(spec(method=method, noise_rate=0.0), small._replace(y=session.labels), "cpu")
     other.criterion = copy.deepcopy(session.criterion)
-    other._clean = session._clean[shuffled]
+    other._clean = session._clean[:, shuffled]
     if METHODS[method].privileged:
-        other.criterion.state_clean.copy_(other._clean)
+        other.criterion.state_clean.copy_(other._clean[0])
     records, others = list(session), list(other)
     same = all(torch.equal(a, b) for a, b in zip(*map(weights, (session, other)), strict=True))
     assert same != METHODS[method].privileged

@@ -25,7 +25,7 @@ from ..networks import make_model, stackable
 from ..support.device import find_device
 from ..support.threads import flops, processors
 from .data import Split, load
-from .groups import ages, shape
+from .groups import restarts, shape
 from .prepare import prepare
 from .provenance import made_here
 from .records import EpochRecord
@@ -89,7 +89,7 @@ def stacked(work: Work, settings: Settings) -> Iterator[Result]:
     def alike(spec: RunSpec) -> object:
         if not stackable(spec.recipe.network) or spec.reforward:
             return spec  # like no other
-        return spec.recipe, ages(spec), _shape(*_source(spec, settings.root))
+        return spec.recipe, restarts(spec), _shape(*_source(spec, settings.root))
 
     if settings.gpu:
         while unit := work.take(LARGEST_STACK["cuda"], alike):

@@ -1,4 +1,4 @@
-"""Runs of a stack that follow the same rule, and what they must have in common."""
+"""Runs of a stack that have the same method, and what all runs of a stack must have in common."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import copy
 import dataclasses
 import itertools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,42 +37,49 @@ def check_alike(jobs: list[Job]) -> Recipe:
     if len(jobs) > 1 and not stackable(recipe.network):
         raise ValueError(f"Stack: jobs must be one at a time for {recipe.network}, got {len(jobs)}")
     methods = [job.spec.make_method() for job in jobs]
-    if len({ages(job.spec) for job in jobs}) > 1:
-        raise ValueError("Stack: jobs must begin anew in the same epochs, got several ways")
+    if len({restarts(job.spec) for job in jobs}) > 1:
+        raise ValueError("Stack: jobs must restart with fresh weights in the same epochs, got several ways")
     if not stackable(recipe.network) and methods[0].networks > 1:
         raise ValueError(f"Stack: method must have one network for {recipe.network}, got {methods[0].name}")
     return recipe
 
 
-class Part(NamedTuple):
-    """The runs of a stack that follow the same rule."""
+@dataclass(frozen=True)
+class Group:
+    """Runs side by side that have the same method, but for its real numbers."""
 
-    methods: list[Method[Any]]  #: of each run; they differ in real numbers only
-    varying: dict[str, Tensor]  #: of these, those that differ, (runs,)
+    methods: list[Method[Any]]  #: of each run
     runs: slice
-    networks: slice  #: those of these runs, one run after the other
-    warmup: int
-    memory: Memory  #: of all runs, stacked
+    warmup: int  #: in steps
 
     @property
     def method(self) -> Method[Any]:
         """The first, for what they have in common."""
         return self.methods[0]
 
+
+@dataclass(frozen=True)
+class StackedGroup(Group):
+    """A group of a stack, with what its methods remember."""
+
+    networks: slice  #: those of these runs, one run after the other
+    varying: dict[str, Tensor]  #: the parameters that differ, (runs,) each
+    memory: Memory  #: of all runs, stacked
+
     def memory_of(self, run: int) -> Memory:
         """That of one run, in the same place: what is written there is written here."""
         return Memory(*(type(piece)(*(value[run] for value in piece)) for piece in self.memory))
 
 
-def rule(job: Job) -> tuple[str, ...]:
-    """The method of a run but for its real numbers, which may differ within a stack."""
+def group_key(job: Job) -> tuple[str, ...]:
+    """The method of a run without its real numbers, which may differ within a group."""
     method = job.spec.make_method()
     others = {name: value for name, value in dataclasses.asdict(method).items() if not isinstance(value, float)}  # type: ignore[call-overload]
     return method.name, str(others)
 
 
 def varying(methods: list[Method[Any]], device: torch.device) -> dict[str, Tensor]:
-    """The parameters in which methods of one `rule` differ, (methods,) each."""
+    """The parameters in which methods of one `group_key` differ, (methods,) each."""
     values = {name: [getattr(method, name) for method in methods] for name in parameters(methods[0])}
     return {name: torch.tensor(them, device=device) for name, them in values.items() if len(set(them)) > 1}
 
@@ -84,11 +92,11 @@ def with_parameters(method: Method[Any], values: Mapping[str, Tensor]) -> Method
     return changed
 
 
-def in_parts(runs: list[Job], warmup: int, device: torch.device) -> list[Part]:
-    """The parts of a stack of runs, which must be in the order of their `rule`; ``warmup`` is in steps."""
-    parts, first, network = [], 0, 0
-    for _, group in itertools.groupby(runs, rule):
-        jobs = list(group)
+def in_groups(runs: list[Job], warmup: int, device: torch.device) -> list[StackedGroup]:
+    """The groups of a stack of runs, which must be in the order of their `group_key`; ``warmup`` is in steps."""
+    groups, first, network = [], 0, 0
+    for _, members in itertools.groupby(runs, group_key):
+        jobs = list(members)
         methods = [job.spec.make_method() for job in jobs]
         steps = warmup if methods[0].wants_warmup else 0
         memories = [
@@ -102,13 +110,16 @@ def in_parts(runs: list[Job], warmup: int, device: torch.device) -> list[Part]:
             )
         )
         last, last_network = first + len(jobs), network + len(jobs) * methods[0].networks
-        which = slice(first, last), slice(network, last_network)
-        parts.append(Part(methods, varying(methods, device), *which, steps, memory))
+        groups.append(
+            StackedGroup(
+                methods, slice(first, last), steps, slice(network, last_network), varying(methods, device), memory
+            )
+        )
         first, network = last, last_network
-    return parts
+    return groups
 
 
-def ages(spec: RunSpec) -> tuple[int, ...]:
-    """How old the network is in each epoch: one optimiser serves a whole stack."""
+def restarts(spec: RunSpec) -> tuple[int, ...]:
+    """For each epoch, how many have passed since the last restart: one optimiser serves a whole stack."""
     method = spec.make_method()
     return tuple(method.epochs_since_restart(epoch) for epoch in range(spec.recipe.epochs))
