@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from .backend.checks import check_number
+from .support.files import write_whole
 from .support.streams import stream
 
 Labels = NDArray[np.int64]
@@ -178,7 +179,7 @@ class Manifest:
         return self._exchange(labels, self.after, self.before, "noisy")
 
     def save(self, path: str | Path) -> None:
-        Path(path).write_text(json.dumps(dataclasses.asdict(self)) + "\n")
+        write_whole(Path(path), json.dumps(dataclasses.asdict(self)) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Manifest:

@@ -20,6 +20,7 @@ from typing import Any
 
 from filelock import BaseFileLock, FileLock, Timeout
 
+from ..support.files import write_whole
 from .provenance import Made
 from .records import Detail, EpochRecord
 from .spec import Recipe, Resolved, RunSpec
@@ -124,11 +125,9 @@ class Store:
 
     def write(self, result: Result) -> None:
         self.runs.mkdir(parents=True, exist_ok=True)
-        path = self.runs / _name(result.identity)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         text = json.dumps(result.to_json(), separators=(",", ":"))
-        partial.write_bytes(gzip.compress(text.encode(), mtime=0))  # no date: equal results are equal files
-        os.replace(partial, path)
+        # no date: equal results are equal files
+        write_whole(self.runs / _name(result.identity), gzip.compress(text.encode(), mtime=0))
 
     def read(self, spec: RunSpec) -> Result | None:
         """The result of a run, or None if it is still to be done. Raises `ForeignError`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  #: what a spreadsheet may take for the start of one
@@ -13,19 +14,21 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  #: what a spreadsheet may take for t
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """Where to write instead; what has been written there then takes the place of the file at once."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # several processes may write one file
+    # several processes may write one file, on several machines
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
     try:
         yield partial
         os.replace(partial, path)
     except BaseException:  # Ctrl-C too
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # what went wrong first is the reason to be told
+            partial.unlink(missing_ok=True)
         raise
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     with whole(path) as partial:
         # half of a surrogate pair, which text read from a file can hold, is no UTF-8
-        partial.write_bytes(text.encode("utf-8", "replace"))
+        partial.write_bytes(content.encode("utf-8", "replace") if isinstance(content, str) else content)
 
 
 def plain(text: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..support.files import write_whole
 from . import figures as draw
 from .beyond import (
     Boundary,
@@ -121,7 +122,7 @@ def write(folder: Path, tables: list[Table], pictures: list[Picture]) -> list[Pa
     for picture in pictures:
         for kind in ("svg", "png"):
             path = folder / f"{picture.name}.{kind}"
-            path.write_bytes(_rendered(picture.figure, kind))
+            write_whole(path, _rendered(picture.figure, kind))
             written.append(path)
         # as an image of its own: names inside one SVG must not meet those inside another
         data = base64.b64encode((folder / f"{picture.name}.svg").read_bytes()).decode()
@@ -129,7 +130,7 @@ def write(folder: Path, tables: list[Table], pictures: list[Picture]) -> list[Pa
         image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{data}">'
         parts.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
     page = folder / "theory.html"
-    page.write_text(PAGE.format(tables="\n".join(map(_html, tables)), figures="\n".join(parts)), encoding="utf-8")
+    write_whole(page, PAGE.format(tables="\n".join(map(_html, tables)), figures="\n".join(parts)))
     return [*written, page]
 
 

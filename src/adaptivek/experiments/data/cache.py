@@ -7,16 +7,15 @@ import json
 import os
 import re
 import sys
-import uuid
 import warnings
 import zlib
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from ...support.files import whole
 from .split import Split
 
 PARTS = ("x", "y", "x_test", "y_test")
@@ -66,14 +65,11 @@ def write(path: Path, data: Split) -> None:
     parts = {name: getattr(data, name).contiguous() for name in PARTS}
     about = torch.tensor([data.classes, data.vocabulary, _checksum(parts.values())])
     columns = torch.frombuffer(bytearray(json.dumps(data.columns).encode()), dtype=torch.uint8)
-    partial = path.with_name(f"{path.stem}-{uuid.uuid4().hex}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(parts | {"about": about, "columns": columns}, partial)
-        os.replace(partial, path)
+        with whole(path) as partial:
+            save_file(parts | {"about": about, "columns": columns}, partial)
     except Exception as error:  # a full or read-only disk: the data is there all the same
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
         warnings.warn(f"{path.parent} cannot keep prepared data (set ADAPTIVEK_CACHE): {error}", stacklevel=3)
 
 
