@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from adaptivek.cli import main
-from adaptivek.experiments.records import EpochRecord
+from adaptivek.experiments.records import EpochRecord, read_records
 from adaptivek.theory import Mixture
-from adaptivek.theory.fit import fit, fit_run, read_records
+from adaptivek.theory.fit import fit, fit_run
 from adaptivek.theory.page import Picture, Setting, Table, report, write
 
 FIGURES = {

@@ -228,7 +228,8 @@ def theory(
         k: how many of them MKL keeps
         run: folder of a run of `adaptivek train`, to lay predicted against measured
     """
-    from ..theory.fit import fit_run, read_records
+    from ..experiments.records import read_records
+    from ..theory.fit import fit_run
     from ..theory.page import Setting, report, write
 
     setting = Setting(mu1, sigma1, mu2, sigma2, tau, n, k)

@@ -86,6 +86,17 @@ def read_lines(path: Path) -> list[EpochRecord]:
     return [EpochRecord.from_json(json.loads(line)) for line in lines if line.endswith("\n")]
 
 
+def read_records(folder: str | Path) -> list[EpochRecord]:
+    """The epochs of a run that `adaptivek train` wrote."""
+    path = Path(folder) / "records.jsonl"
+    if not path.is_file():
+        raise ValueError(f"read_records: {folder} must be the folder of a run, but has no records.jsonl")
+    try:
+        return read_lines(path)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"read_records: {path} must hold a record per line: {error}") from None
+
+
 def measure(steps: Steps) -> dict[str, Tensor]:
     """Statistics of an epoch, one of each for every run. Stays on the device."""
     losses, weights, confidence, right = steps.losses, steps.weights.double(), steps.confidence.double(), steps.clean

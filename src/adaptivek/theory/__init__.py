@@ -12,6 +12,5 @@ from .beyond import surfaces as surfaces
 from .beyond import too_many_noisy as too_many_noisy
 from .fit import fit_run as fit_run
 from .fit import predict as predict
-from .fit import read_records as read_records
 from .mixture import Kept as Kept
 from .mixture import Mixture as Mixture

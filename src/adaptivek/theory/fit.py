@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
-from ..experiments.records import EpochRecord, read_lines
 from .mixture import Mixture
+
+
+class Epoch(Protocol):
+    """What is needed of an epoch. `experiments.records.EpochRecord` has it."""
+
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def threshold(self) -> float: ...
+    @property
+    def kept_share(self) -> float: ...
+    @property
+    def precision(self) -> float: ...
+    @property
+    def recall(self) -> float: ...
+    @property
+    def clean_loss_mean(self) -> float: ...
+    @property
+    def clean_loss_std(self) -> float: ...
+    @property
+    def noisy_loss_mean(self) -> float: ...
+    @property
+    def noisy_loss_std(self) -> float: ...
+    @property
+    def true_noise_ratio(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -32,19 +57,8 @@ class EpochFit:
     measured: Shares
 
 
-def read_records(folder: str | Path) -> list[EpochRecord]:
-    """The epochs of a run that `adaptivek train` wrote."""
-    path = Path(folder) / "records.jsonl"
-    if not path.is_file():
-        raise ValueError(f"read_records: {folder} must be the folder of a run, but has no records.jsonl")
-    try:
-        return read_lines(path)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"read_records: {path} must hold a record per line: {error}") from None
-
-
-def fit(record: EpochRecord) -> Mixture:
-    """The mixture of an epoch. Which labels are wrong is known, so the likeliest normals have the recorded moments."""
+def fit(record: Epoch) -> Mixture:
+    """The mixture of an epoch. Which labels are noisy is known, so the likeliest normals have the recorded moments."""
     clean = record.clean_loss_mean, record.clean_loss_std
     # without noise the second normal has no weight: any will do
     noisy = (record.noisy_loss_mean, record.noisy_loss_std) if record.true_noise_ratio > 0 else clean
@@ -59,7 +73,7 @@ def predict(mixture: Mixture, threshold: float) -> Shares:
     return Shares(kept, (1 - tau) * recall / kept if kept > 0 else math.nan, recall)
 
 
-def fit_run(records: list[EpochRecord]) -> list[EpochFit]:
+def fit_run(records: Sequence[Epoch]) -> list[EpochFit]:
     """Predicted beside measured, for each epoch in which a threshold selected."""
     selecting = [record for record in records if math.isfinite(record.threshold)]
     if not selecting:
