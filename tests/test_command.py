@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 import adaptivek
-from adaptivek.cli import Overrides
+from adaptivek.cli.overrides import Overrides
 from adaptivek.experiments.folder import run
 from adaptivek.experiments.records import EpochRecord
 from adaptivek.experiments.spec import Recipe, RunSpec
@@ -169,3 +169,14 @@ def test_help_names_every_command_and_every_part_of_a_recipe():
     text = command("train", "--help").stdout
     for name in Recipe.__dataclass_fields__:
         assert f"--{name.replace('_', '-')}" in text
+
+
+def test_the_version_and_the_package_as_a_program(tmp_path):
+    done = command("--version")
+    assert (done.returncode, done.stdout) == (0, f"adaptivek {adaptivek.__version__}\n")
+    run = [sys.executable, "-m", "adaptivek"]
+    done = subprocess.run([*run, "--version"], capture_output=True, text=True, env=ENVIRONMENT, check=True)
+    assert done.stdout == f"adaptivek {adaptivek.__version__}\n"
+    done = subprocess.run([*run, "report", str(tmp_path)], capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("adaptivek: report: folder must hold results")

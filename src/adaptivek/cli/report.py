@@ -1,0 +1,39 @@
+"""`adaptivek report`: the results of many runs as one page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from .show import show_report
+
+
+def report(
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
+    /,
+    target: Annotated[Path | None, tyro.conf.arg(name="out", metavar="DIR")] = None,
+    markdown: bool = False,
+) -> None:
+    """Show the results of many runs as one page.
+
+    Prints the paper's claims counted over the settings that are there, and the table; writes report.html,
+    which needs nothing beside it, table.csv and table.md.
+
+    Args:
+        folder: folder of results
+        target: folder for the files, the same one by default
+        markdown: print the tables as markdown and write nothing
+    """
+    from ..experiments.report.page import read
+    from ..experiments.report.tables import failures, rows
+    from ..experiments.report.text import markdown as as_markdown
+    from ..experiments.report.text import notes
+
+    if markdown:
+        results, others = read(folder)
+        sys.stdout.write(as_markdown(rows(results), failures(results), notes(results, others)))
+    else:
+        show_report(folder, folder if target is None else target)

@@ -1,0 +1,80 @@
+"""`adaptivek train`: one run, in a folder of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.table import Table
+
+from ..support.terminal import out, progress_bar, trained_on
+from .overrides import Overrides
+from .show import show_data
+
+
+def train(
+    dataset: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATASET")],
+    /,
+    folder: Annotated[Path, tyro.conf.arg(name="out", metavar="DIR")],
+    overrides: Annotated[Overrides, tyro.conf.arg(name="")],
+    method: str = "label-memory",
+    noise: Literal["directed", "symmetric", "pair-flip", "instance"] = "directed",
+    noise_rate: float = 0.0,
+    exact_noise: bool = False,
+    seed: int = 0,
+    reforward: bool = False,
+    device: str = "auto",
+    data_root: Path | None = None,
+    text: str = "",
+    label: str = "",
+) -> None:
+    """Train one network and write what happened.
+
+    DIR gets the configuration, a record per epoch (JSON lines), which labels are noisy, and the
+    final weights (safetensors). The same command on the same DIR goes on where it was stopped.
+
+    Args:
+        dataset: digits (bundled with scikit-learn, no download), mnist, fashion-mnist, cifar10, imdb, sarcasm,
+            hotel, 20newsgroups, a data set of the Hugging Face Hub (owner/name), or a folder
+        folder: folder for the results
+        overrides: replaces fields of the recipe
+        method: see `adaptivek methods`; parameters go behind a colon: "mkl:keep=0.7"
+        noise: the kind of label noise that is added
+        noise_rate: share of the training labels to flip
+        exact_noise: flip exactly that share, instead of each label with that chance
+        seed: decides the noise, the initial weights, the order of batches and dropout
+        reforward: run the kept samples through the network a second time, as the paper's notebook does
+        device: where to train: auto, cpu, cuda
+        data_root: folder of data sets; ADAPTIVEK_DATA unless given
+        text: data of your own: the column that holds the texts or images; found if not given
+        label: data of your own: the column that holds the labels; found if not given
+    """
+    from ..experiments.executors import find_recipe, load_once
+    from ..experiments.folder import run
+    from ..experiments.spec import RunSpec
+
+    recipe = dataclasses.replace(find_recipe(dataset, data_root, text, label), **overrides)
+    spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe, text=text, label=label)
+    data = load_once(spec, data_root)
+    show_data(dataset, data)
+    record = None
+    with progress_bar() as progress:
+        task = progress.add_task("epochs", total=recipe.epochs, status="")
+        for record in run(spec, folder, data, device):
+            phase = "selecting" if record.selecting else "warming up"
+            progress.update(
+                task, advance=1, status=f"{phase}  accuracy {record.test_accuracy:.3f}  kept {record.kept_share:.2f}"
+            )
+    assert record is not None  # a recipe has at least one epoch
+    table = Table("test accuracy", "best on test", "kept", "precision", "recall", "noise found", "noise true")
+    table.add_row(
+        *(f"{value:.3f}" for value in (record.test_accuracy, record.best_test_accuracy, record.kept_share)),
+        *(f"{value:.3f}" for value in (record.precision, record.recall, record.noise_ratio, record.true_noise_ratio)),
+    )
+    out.print(table)
+    provenance = json.loads((folder / "made.json").read_text())
+    out.print(trained_on(provenance["device"], provenance["threads"]), highlight=False)
+    out.print(f"written to {folder}", highlight=False)
