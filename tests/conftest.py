@@ -31,7 +31,7 @@ SLOW = {
     f"test_{name}.py"
     for name in (
         "audit", "audit_beliefs", "audit_command", "audit_encoder", "audit_estimates", "audit_page", "bench", "command",
-        "compiled", "cuda_graph", "distributed", "docs", "huggingface", "label_memory", "lightning",
+        "compiled", "cuda_graph", "distributed", "docs", "huggingface", "imports", "label_memory", "lightning",
         "own_data", "package", "records", "report", "report_many", "report_own", "report_page",
         "sklearn", "stacked", "store", "theory_files", "train",
     )

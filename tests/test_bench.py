@@ -296,7 +296,7 @@ def test_a_cluster_goes_on_when_a_worker_dies(tmp_path):
         found = []
         for child in descendants(process.pid):
             try:
-                if Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"ray::train_unit"):
+                if Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"ray::_in_task"):
                     found.append(child)
             except OSError:
                 continue

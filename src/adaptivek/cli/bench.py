@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 
 import tyro
 
+from ..support.modules import import_modules
 from ..support.terminal import out, progress_bar
+from .imports import Imports
 from .overrides import Overrides
 from .show import show_data, show_report
 
@@ -30,6 +32,7 @@ def bench(
     text: str = "",
     label: str = "",
     retry_failed: bool = False,
+    imports: Imports = (),
 ) -> None:
     """Compare methods over data sets, noise and seeds, and write a report.
 
@@ -54,6 +57,8 @@ def bench(
         label: data of your own: the column that holds the labels; found if not given
         retry_failed: do runs again that have failed before
     """
+    import_modules(imports)
+
     from ..experiments.bench import PRESETS, Grid
     from ..experiments.bench import bench as carry_out
     from ..experiments.executors import Settings, load_once
@@ -76,7 +81,7 @@ def bench(
         if spec.dataset not in RECIPES:
             show_data(spec.dataset, load_once(spec, data_root))
     done = failed = 0
-    settings = Settings(device, data_root, workers)
+    settings = Settings(device, data_root, workers, imports)
     if not settings.gpu:
         each = f"{settings.threads} thread{'s' if settings.threads > 1 else ''}"
         out.print(f"{settings.processes} worker processes, each with {each} at most", highlight=False)

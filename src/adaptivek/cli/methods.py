@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from ..support.modules import import_modules
 from ..support.terminal import out
+from .imports import Imports
 
 
-def methods() -> None:
+def methods(imports: Imports = ()) -> None:
     """List the methods: a line, what each needs, its parameters and its paper.
 
     What they need beyond plain training: truth (which labels are clean), the noise ratio, warm-up (plain epochs
@@ -15,6 +17,8 @@ def methods() -> None:
     a full pass (a forward pass over the training set per epoch), more networks or views of an image than one.
     The passes are the forwards and backwards of a step.
     """
+    import_modules(imports)
+
     from ..methods import METHODS, defaults, needs, passes
 
     table = Table("method", "what it does", "needs", "passes", "parameters", "from", box=None, pad_edge=False)

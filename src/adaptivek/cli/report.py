@@ -8,6 +8,8 @@ from typing import Annotated
 
 import tyro
 
+from ..support.modules import import_modules
+from .imports import Imports
 from .show import show_report
 
 
@@ -16,6 +18,7 @@ def report(
     /,
     target: Annotated[Path | None, tyro.conf.arg(name="out", metavar="DIR")] = None,
     markdown: bool = False,
+    imports: Imports = (),
 ) -> None:
     """Show the results of many runs as one page.
 
@@ -27,6 +30,8 @@ def report(
         target: folder for the files, the same one by default
         markdown: print the tables as markdown and write nothing
     """
+    import_modules(imports)
+
     from ..experiments.report.page import read
     from ..experiments.report.tables import failures, rows
     from ..experiments.report.text import markdown as as_markdown

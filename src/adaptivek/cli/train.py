@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 import tyro
 from rich.table import Table
 
+from ..support.modules import import_modules
 from ..support.terminal import out, progress_bar, trained_on
+from .imports import Imports
 from .overrides import Overrides
 from .show import show_data
 
@@ -30,6 +32,7 @@ def train(
     data_root: Path | None = None,
     text: str = "",
     label: str = "",
+    imports: Imports = (),
 ) -> None:
     """Train one network and write what happened.
 
@@ -52,6 +55,8 @@ def train(
         text: data of your own: the column that holds the texts or images; found if not given
         label: data of your own: the column that holds the labels; found if not given
     """
+    import_modules(imports)
+
     from ..experiments.executors import find_recipe, load_once
     from ..experiments.folder import run
     from ..experiments.spec import RunSpec

@@ -13,6 +13,7 @@ from typing import Any
 from filelock import BaseFileLock
 
 from ..backend.checks import check_number
+from ..support.modules import import_modules
 from .executors import ENGINES, Settings, Unit, choose, find_recipe, load_once
 from .prepare import check_network
 from .spec import PAPER_DATASETS, PAPER_METHODS, RunSpec, told_ratio
@@ -134,10 +135,11 @@ def bench(
         specs: what to run.
         folder: where the results are, see `Store`.
         engine: local, stacked, ray, or auto for the one that is faster here.
-        settings: device, data folder, number of workers.
+        settings: device, data folder, number of workers, modules to import.
         retry_failed: do runs again that have failed before.
     """
     settings, store = settings or Settings(), Store(folder)
+    settings = dataclasses.replace(settings, imports=import_modules(settings.imports))
     specs = list({spec.identity(): spec for spec in specs}.values())
     name = choose(engine, specs, settings)
     found = [result for spec in specs if (result := store.read(spec)) is not None]

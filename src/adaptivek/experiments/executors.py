@@ -23,6 +23,7 @@ import torch
 from ..backend.checks import check_choice, check_number
 from ..networks import make_model, stackable
 from ..support.device import find_device
+from ..support.modules import import_modules
 from ..support.threads import flops, processors
 from .data import Split, load
 from .groups import restarts, shape
@@ -58,6 +59,7 @@ class Settings:
     device: str = "auto"
     root: Path | None = None
     workers: int = 0  #: processes; 0: one for each core
+    imports: tuple[str, ...] = ()  #: modules that every process imports first: those of methods of one's own
     tick: Callable[[int], object] = lambda epochs: None  #: told of progress, in epochs of single runs
 
     def __post_init__(self) -> None:
@@ -119,11 +121,11 @@ def ray(work: Work, settings: Settings) -> Iterator[Result]:
 def _as_tasks(cluster: Any, work: Work, settings: Settings) -> Iterator[Result]:
     slots = max(1, int(cluster.cluster_resources().get("CPU", 1)))
     # a task whose worker dies is started again on another
-    task: Any = cluster.remote(num_cpus=1, num_gpus=int(settings.gpu), max_retries=3)(train_unit)
+    task: Any = cluster.remote(num_cpus=1, num_gpus=int(settings.gpu), max_retries=3)(_in_task)
     running: dict[Any, RunSpec] = {}
     while True:
         while len(running) < slots and (unit := work.take(1)):
-            running[task.remote(unit, settings.device, settings.root)] = unit[0]
+            running[task.remote(unit, settings.device, settings.root, settings.imports)] = unit[0]
         if not running:
             return
         (reference,), _ = cluster.wait(list(running), num_returns=1)
@@ -133,6 +135,11 @@ def _as_tasks(cluster: Any, work: Work, settings: Settings) -> Iterator[Result]:
         except cluster.exceptions.RayError as error:
             yield _failed(spec, settings.device, _reason(error))
         settings.tick(spec.recipe.epochs)
+
+
+def _in_task(unit: Unit, device: str, root: Path | None, imports: tuple[str, ...]) -> list[Result]:
+    import_modules(imports)
+    return train_unit(unit, device, root)
 
 
 ENGINES: dict[str, Callable[[Work, Settings], Iterator[Result]]] = {"local": local, "stacked": stacked, "ray": ray}
@@ -252,7 +259,7 @@ def _in_processes(units: Iterator[Unit], settings: Settings) -> Iterator[Result]
     seen = 0
 
     def pool(size: int) -> ProcessPoolExecutor:
-        initial = settings.threads, counter, os.getpid()
+        initial = settings.threads, counter, os.getpid(), settings.imports
         return ProcessPoolExecutor(size, context, initializer=_begin_worker, initargs=initial)
 
     executor = pool(number)
@@ -301,12 +308,13 @@ def _survive(executor: ProcessPoolExecutor, unit: Unit, settings: Settings) -> l
 _counter: Any = None
 
 
-def _begin_worker(threads: int, counter: Any, parent: int) -> None:
+def _begin_worker(threads: int, counter: Any, parent: int, imports: tuple[str, ...]) -> None:
     global _counter
     _counter = counter
     torch.set_num_threads(threads)
     # a worker whose parent was killed would wait for work for ever
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    import_modules(imports)
 
 
 def _leave_with(parent: int) -> None:

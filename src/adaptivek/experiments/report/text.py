@@ -114,7 +114,7 @@ def notes(results: Sequence[Result], others: Sequence[str] = ()) -> list[str]:
         if not shown:
             why = f"{number} of the method as it was, for which there is a newer one"
         elif METHODS.get(found[0].ran.name) is None:
-            why = f"{number} of a method that this version does not have"
+            why = f"{number} of a method that this version does not have: one of your own needs --import"
         else:
             here = f"here it has revision {METHODS[found[0].ran.name].revision}"
             why = f"{number} of the method as it was; {here}, and `adaptivek bench` does the runs again"
