@@ -101,8 +101,8 @@ def above(mean: dict[tuple[Cell, str], float], method: str) -> str:
 
 def _error(text: str, errors: list[float]) -> str:
     method = METHODS[text.partition(":")[0]]
-    if method.needs_ratio or not method.leaves_out or not errors:
-        return "told" if method.needs_ratio else "-"
+    if method.clean_share or not method.leaves_out or not errors:
+        return "told" if method.clean_share else "-"
     return f"{statistics.mean(errors):+.1f}"
 
 

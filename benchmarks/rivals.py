@@ -19,9 +19,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from adaptivek.experiments.bench import bench
-from adaptivek.experiments.spec import Recipe, RunSpec, told_ratio
+from adaptivek.experiments.spec import Recipe, RunSpec
 from adaptivek.experiments.store import Result, Store
-from adaptivek.methods import METHODS, needs, passes
+from adaptivek.methods import METHODS, needs, passes, told_noise_ratio
 
 RECIPE = Recipe(epochs=50, warmup_epochs=20, batch_size=20, learning_rate=0.1, decay_every=20)
 RATES = {
@@ -49,7 +49,7 @@ def specs(seeds: int) -> list[RunSpec]:
         for dataset in DATASETS
         for noise in ("directed", "symmetric")
         for method in METHODS
-        if told_ratio(method)
+        if told_noise_ratio(method)
         for error in ERRORS
     ]
     return true + wrong
@@ -85,7 +85,7 @@ def tables(results: Iterable[Result]) -> str:
         lines.append(_line(title, f"{average[method]:.1f}", *shown, ", ".join(needs(METHODS[name])) or "-", cost))
     mis_set = [place for place in places if place[2] == 0.4]
     lines += ["", _line("told the ratio", *(f"{_name(place)}: -20, true, +20" for place in mis_set)), "|---" * 5 + "|"]
-    for method in (method for method in METHODS if told_ratio(method)):
+    for method in (method for method in METHODS if told_noise_ratio(method)):
         cells = [
             ", ".join(f"{first[method, error, place]:.1f}" if (method, error, place) in first else "-"
                       for error in (ERRORS[0], 0.0, ERRORS[1]))

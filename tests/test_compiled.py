@@ -7,14 +7,15 @@ import shutil
 
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounterWithBackend
 from torch.func import grad_and_value, vmap
 from torch.utils._pytree import tree_map
 
 from adaptivek import Inputs, remember, train_step
+from adaptivek.methods import build
+from adaptivek.testing import check_compiled
 
 from .reference import ONE_EACH
-from .test_conformance import ONE_EACH_AND_DEFAULT, ROWS, assert_same_memory, begin, call, make, trained
+from .test_conformance import ONE_EACH_AND_DEFAULT, ROWS, assert_same_memory, call, trained
 from .tiny import answered
 
 # the default backend needs a C++ compiler, without which its front half is still checked, and takes long
@@ -37,7 +38,7 @@ COMPILED = [(text, "inductor") for text in KINDS if COMPILER]
 @pytest.mark.parametrize("text", ONE_EACH_AND_DEFAULT)
 def test_a_training_step_of_many_runs_at_once(text):
     """vmap over the gradient, for one of each kind as one compiled graph, equals each run's own backward."""
-    torch._dynamo.reset()
+    torch.compiler.reset()
     criterion, runs = trained(text), 3
     generator = torch.Generator().manual_seed(0)
     w, x = torch.randn(runs, 4, 5, generator=generator), torch.randn(runs, 12, 4, generator=generator) * 2
@@ -66,35 +67,4 @@ def test_a_training_step_of_many_runs_at_once(text):
 
 @pytest.mark.parametrize(("text", "backend"), [*((text, "aot_eager") for text in ONE_EACH), *COMPILED])
 def test_compiled_equals_eager_as_one_graph_without_recompiling(text, backend):
-    """With no more rows than a batch has: there backward would rather read a table again than keep its entries."""
-    torch._dynamo.reset()
-    counter = CompileCounterWithBackend(backend)
-    eager, other = make(text, rows=24), make(text, rows=24)
-    model = torch.nn.Linear(6, 5)
-    twin = copy.deepcopy(model)
-
-    @torch.compile(backend=counter, fullgraph=True)
-    def step(x, y, index):
-        return call(other, twin(x), y, index)
-
-    partial = 0
-    for seed in range(8):  # over the end of warm-up, from a state that is not zero, with partial choices
-        for one in (eager, other):
-            if seed % 2 == 0:
-                begin(one, seed // 2, rows=24)
-        generator = torch.Generator().manual_seed(seed)
-        x = torch.randn(24, 6, generator=generator) * 3
-        y = torch.randint(5, (24,), generator=generator)
-        index = torch.randperm(24, generator=generator)
-        expected, found = call(eager, model(x), y, index), step(x, y, index)
-        model.zero_grad()
-        twin.zero_grad()
-        expected.backward()
-        found.backward()
-        torch.testing.assert_close(eager.weights, other.weights)
-        torch.testing.assert_close(found, expected)
-        torch.testing.assert_close(twin.weight.grad, model.weight.grad)
-        assert_same_memory(eager.memory, other.memory, rtol=1e-5, atol=1e-6)
-        partial += 0 < (eager.confidence > 0).view(-1, 24)[-1].sum() < 24
-    assert counter.frame_count == 1
-    assert partial > 0 or not eager.method.leaves_out
+    check_compiled(build(text), backend)

@@ -273,7 +273,7 @@ def test_equal_text_makes_equal_methods(text):
     assert len({build(other) for other in REFERENCES}) == len(REFERENCES)
 
 
-def test_preferred_values_fill_only_what_the_text_leaves_open():
-    assert build("mkl", keep=0.7).keep == 0.7
-    assert build("mkl:keep=0.5", keep=0.7).keep == 0.5
-    assert build("vanilla", keep=0.7) == adaptivek.Vanilla()
+def test_the_noise_ratio_reaches_the_parameter_that_is_declared_for_it_unless_the_text_sets_it():
+    assert build("mkl", noise_ratio=0.25).keep == 0.75
+    assert build("mkl:keep=0.5", noise_ratio=0.25).keep == 0.5
+    assert build("vanilla", noise_ratio=0.25) == adaptivek.Vanilla()

@@ -24,6 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "methods": {"method", "backend"},
     "criterion": CORE,
     "training": CORE,
+    "testing": CORE,
     "support": set(),
     "noise": {"backend", "support"},
     "networks": {"backend", "support"},

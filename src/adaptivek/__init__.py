@@ -39,6 +39,7 @@ from .methods import Oracle as Oracle
 from .methods import TruncatedGCE as TruncatedGCE
 from .methods import Vanilla as Vanilla
 from .methods import VanillaMKL as VanillaMKL
+from .methods import register as register
 from .step import Inputs as Inputs
 from .step import Memory as Memory
 from .step import Outcome as Outcome
@@ -61,7 +62,7 @@ __version__ = "0.1.0"
 
 #: loaded when they are first used: most training loops need none of them
 _LATER = {"audit": ".auditing.audit", "AuditResult": ".auditing.result"}
-_LATER_MODULES = ("experiments", "integrations", "noise", "theory")
+_LATER_MODULES = ("experiments", "integrations", "noise", "testing", "theory")
 
 
 def __getattr__(name: str) -> Any:

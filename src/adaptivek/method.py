@@ -86,7 +86,7 @@ class Method(ABC, Generic[StateT]):
     needs_logits: ClassVar[bool] = False  #: losses alone are not enough
     own_loss: ClassVar[bool] = False  #: minimises something else than cross-entropy
     needs_epochs: ClassVar[bool] = False  #: must be told when an epoch begins
-    needs_ratio: ClassVar[bool] = False  #: has a parameter that should be set by the noise ratio
+    clean_share: ClassVar[str] = ""  #: its parameter that should be one minus the noise ratio, if it has such a one
     soft_targets: ClassVar[bool] = True  #: class probabilities may be given in place of labels
     networks: ClassVar[int] = 1  #: how many are trained side by side; the first is the one to be used afterwards
     views: ClassVar[int] = 1  #: of each image: a weak one, that judges, and a strong one, that is learned from

@@ -13,10 +13,11 @@ from typing import Any
 from filelock import BaseFileLock
 
 from ..backend.checks import check_number
+from ..methods import told_noise_ratio
 from ..support.modules import import_modules
 from .executors import ENGINES, Settings, Unit, choose, find_recipe, load_once
 from .prepare import check_network
-from .spec import PAPER_DATASETS, PAPER_METHODS, RunSpec, told_ratio
+from .spec import PAPER_DATASETS, PAPER_METHODS, RunSpec
 from .store import Result, Store
 
 
@@ -60,7 +61,7 @@ class Grid:
             for dataset, noise, rate, seed, method in itertools.product(
                 self.datasets, self.noises, self.noise_rates, range(self.seeds), self.methods
             )
-            for error in (self.ratio_errors if told_ratio(method) else (0.0,))
+            for error in (self.ratio_errors if told_noise_ratio(method) else (0.0,))
         ]
 
 

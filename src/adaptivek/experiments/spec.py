@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..backend.checks import check_choice, check_number
 from ..method import Method
-from ..methods import METHODS, build
+from ..methods import build, told_noise_ratio
 from ..networks import MODELS
 from ..noise import NOISES, Noise
 
@@ -134,12 +134,6 @@ def recipe_by_kind(data: Split) -> Recipe:
 MOST_NOISE = 0.95  # that a method is told of, however wrong: it must keep something
 
 
-def told_ratio(text: str) -> bool:
-    """Whether a run of this method is told the noise ratio: it needs it, and the text leaves it open."""
-    name, _, rest = text.partition(":")
-    return name in METHODS and METHODS[name].needs_ratio and "keep=" not in rest
-
-
 class Resolved(NamedTuple):
     """A method as it is run: with all that its name and the run leave open."""
 
@@ -172,7 +166,7 @@ class RunSpec:
         method = self.make_method()
         if self.reforward and method.needs_logits:
             raise ValueError(f"RunSpec: reforward must be False for {method.name}, which does more than weigh")
-        if self.ratio_error and not told_ratio(self.method):
+        if self.ratio_error and not told_noise_ratio(self.method):
             raise ValueError(f"RunSpec: ratio_error must be 0 for {self.method}, which is not told the noise ratio")
 
     def make_noise(self) -> Noise:
@@ -182,8 +176,8 @@ class RunSpec:
     def make_method(self) -> Method[Any]:
         # as in the paper, methods that need the noise ratio are given the true one unless told otherwise
         if self.ratio_error:
-            return build(self.method, keep=1 - min(max(self.noise_rate + self.ratio_error, 0.0), MOST_NOISE))
-        return build(self.method, keep=1 - self.noise_rate) if self.noise_rate < 1 else build(self.method)
+            return build(self.method, min(max(self.noise_rate + self.ratio_error, 0.0), MOST_NOISE))
+        return build(self.method, self.noise_rate if self.noise_rate < 1 else None)
 
     def resolved(self) -> Resolved:
         method = self.make_method()

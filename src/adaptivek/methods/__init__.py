@@ -1,9 +1,11 @@
-"""The methods by name: the only registry."""
+"""The methods by name: the only registry, for methods from outside too."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import re
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
 
 from ..method import Method
 from .adaptive_k import AdaptiveK as AdaptiveK
@@ -67,6 +69,58 @@ METHODS: dict[str, type[Method[Any]]] = {
 }
 
 
+MethodT = TypeVar("MethodT", bound=type[Method[Any]])
+GROUP = "adaptivek.methods"  #: of entry points, by which installed packages bring methods
+
+
+def register(method: MethodT) -> MethodT:
+    """Make a method known by its name, in everything that takes one: `Selection`, the commands, the report.
+
+    >>> @adaptivek.register
+    ... @dataclass(frozen=True)
+    ... class MyMethod(adaptivek.Method[State]): ...
+
+    A package may name its methods as entry points of the group ``adaptivek.methods`` instead.
+    """
+    check_class(method)
+    known = METHODS.get(method.name)
+    if known is not None and (known.__module__, known.__qualname__) != (method.__module__, method.__qualname__):
+        raise ValueError(f"register: name must be a new one, got {method.name!r}, which is {known.__qualname__}")
+    METHODS[method.name] = method
+    return method
+
+
+def check_class(method: type[Method[Any]]) -> None:
+    """Raise unless a class is a method that can be told by its name and parameters."""
+    owner = getattr(method, "__qualname__", repr(method))
+    if not (isinstance(method, type) and issubclass(method, Method)):
+        raise TypeError(f"{owner}: a method must be a subclass of adaptivek.Method")
+    for name in ("name", "summary", "paper"):
+        if not isinstance(getattr(method, name, None), str):
+            raise ValueError(f"{owner}: {name} must be a str, got {getattr(method, name, None)!r}")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9+-]*", method.name):
+        raise ValueError(f"{owner}: name must be of small letters, digits, + and -, got {method.name!r}")
+    if not dataclasses.is_dataclass(method) or not method.__dataclass_params__.frozen:
+        raise ValueError(
+            f"{owner}: must be a frozen dataclass: its fields are parameters, progress belongs to the state"
+        )
+    for field in dataclasses.fields(method):
+        if not isinstance(field.default, (bool, int, float, str)):
+            raise ValueError(f"{owner}: {field.name} must have a number or a str for a default, got {field.default!r}")
+    if method.clean_share and method.clean_share not in defaults(method):
+        raise ValueError(f"{owner}: clean_share must name a parameter, got {method.clean_share!r}")
+
+
+def find(name: str) -> type[Method[Any]]:
+    """The method of this name, be it that an installed package brings it."""
+    if name not in METHODS:
+        for found in entry_points(group=GROUP, name=name):
+            register(found.load())
+    if name not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {name!r}")
+    return METHODS[name]
+
+
 def defaults(method: type[Method[Any]]) -> dict[str, Any]:
     """The parameters of a method and their defaults."""
     return {field.name: field.default for field in dataclasses.fields(method)}  # type: ignore[arg-type]
@@ -76,7 +130,7 @@ def needs(method: type[Method[Any]]) -> list[str]:
     """What a method must be given or costs beyond plain training, in a word each."""
     found = {
         "truth": method.privileged,
-        "ratio": method.needs_ratio,
+        "ratio": bool(method.clean_share),
         "warm-up": method.wants_warmup,
         "logits": method.needs_logits,
         "rows": method.needs_rows or method.uses_rows,
@@ -93,28 +147,35 @@ def passes(method: type[Method[Any]]) -> tuple[int, int]:
     return method.networks * method.views, method.networks
 
 
-def build(text: str, **preferred: Any) -> Method[Any]:
+def build(text: str, noise_ratio: float | None = None) -> Method[Any]:
     """Make a method from text such as ``"mkl"`` or ``"adaptive-k:threshold=mean,beta1=0.8"``.
 
-    ``preferred`` replaces the method's own defaults for parameters that the text leaves open; names
-    that the method does not have are passed over, so that one call serves every method.
+    ``noise_ratio`` sets the parameter that the method declares for it, unless the text does.
     """
     name, _, rest = text.partition(":")
-    if name not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {name!r}")
-    known = defaults(METHODS[name])
-    values = {key: value for key, value in preferred.items() if key in known}
+    method = find(name)
+    known = defaults(method)
+    values: dict[str, Any] = {}
+    if noise_ratio is not None and method.clean_share:
+        values[method.clean_share] = 1 - noise_ratio
     for item in filter(None, rest.split(",")):
         key, equals, value = item.partition("=")
         if key not in known or not equals:
             takes = ", ".join(f"{k}={v}" for k, v in known.items()) or "no parameters"
             raise ValueError(f"{name}: {item!r} is not a parameter of this method, which takes {takes}")
         values[key] = _parse(name, key, value, type(known[key]))
-    return METHODS[name](**values)
+    return method(**values)
+
+
+def told_noise_ratio(text: str) -> bool:
+    """Whether `build` tells this method the noise ratio: it has a parameter for it, and the text leaves that open."""
+    name, _, rest = text.partition(":")
+    share = METHODS[name].clean_share if name in METHODS else ""
+    return bool(share) and f"{share}=" not in rest
 
 
 def _parse(name: str, key: str, value: str, kind: type) -> Any:
     try:
-        return kind(value)
-    except ValueError:
+        return {"true": True, "false": False}[value.lower()] if kind is bool else kind(value)
+    except (ValueError, KeyError):
         raise ValueError(f"{name}: {key} must be a {kind.__name__}, got {value!r}") from None

@@ -32,7 +32,7 @@ class AugDesc(Method[Share]):
     name: ClassVar[str] = "augdesc"
     summary: ClassVar[str] = "images: a weak view judges, a strong one is learned from"
     paper: ClassVar[str] = "Nishi et al. 2021"
-    needs_ratio: ClassVar[bool] = True
+    clean_share: ClassVar[str] = "keep"
     needs_epochs: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     views: ClassVar[int] = 2

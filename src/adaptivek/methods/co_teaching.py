@@ -47,7 +47,7 @@ class CoTeaching(Method[Share]):
     summary: ClassVar[str] = "two networks, each trained on the smallest losses of the other"
     paper: ClassVar[str] = "Han et al. 2018"
     revision: ClassVar[int] = 2  # 1 reached keep two epochs later, and rounded
-    needs_ratio: ClassVar[bool] = True
+    clean_share: ClassVar[str] = "keep"
     needs_epochs: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     networks: ClassVar[int] = 2

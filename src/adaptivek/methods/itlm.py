@@ -41,7 +41,7 @@ class ITLM(Method[Chosen]):
     name: ClassVar[str] = "itlm"
     summary: ClassVar[str] = "trimmed loss: per epoch, keeps the smallest losses of the whole training set"
     paper: ClassVar[str] = "Shen, Sanghavi 2019"
-    needs_ratio: ClassVar[bool] = True
+    clean_share: ClassVar[str] = "keep"
     needs_rows: ClassVar[bool] = True
     needs_epochs: ClassVar[bool] = True
     full_pass: ClassVar[Literal["", "losses", "features"]] = "losses"

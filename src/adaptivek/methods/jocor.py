@@ -34,7 +34,7 @@ class JoCoR(Method[Share]):
     summary: ClassVar[str] = "two networks trained to agree, on the smallest joint losses"
     paper: ClassVar[str] = "Wei et al. 2020"
     revision: ClassVar[int] = 2  # 1 reached keep two epochs later, and rounded
-    needs_ratio: ClassVar[bool] = True
+    clean_share: ClassVar[str] = "keep"
     needs_epochs: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     own_loss: ClassVar[bool] = True

@@ -43,7 +43,7 @@ class MKL(Method[NoState]):
     name: ClassVar[str] = "mkl"
     summary: ClassVar[str] = "keeps a fixed share of each batch, the smallest losses"
     paper: ClassVar[str] = "Shah, Wu, Sanghavi 2020"
-    needs_ratio: ClassVar[bool] = True
+    clean_share: ClassVar[str] = "keep"
 
     def __post_init__(self) -> None:
         check_number("MKL", "keep", self.keep, 0, 1, open_low=True)

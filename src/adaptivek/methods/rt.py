@@ -43,7 +43,7 @@ class RT(Method[Share]):
     name: ClassVar[str] = "rt"
     summary: ClassVar[str] = "keeps the smallest losses of each batch, a share that falls over the epochs"
     paper: ClassVar[str] = "Han et al. 2018; Yao et al. 2020"
-    needs_ratio: ClassVar[bool] = True
+    clean_share: ClassVar[str] = "keep"
     needs_epochs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

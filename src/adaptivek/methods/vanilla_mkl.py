@@ -24,7 +24,7 @@ class VanillaMKL(Method[NoState]):
     summary: ClassVar[str] = "plain training first, then MKL"
     paper: ClassVar[str] = "Dedeoglu, Kesgin, Amasyali 2024"
     wants_warmup: ClassVar[bool] = True
-    needs_ratio: ClassVar[bool] = True
+    clean_share: ClassVar[str] = "keep"
 
     def __post_init__(self) -> None:
         check_number("VanillaMKL", "keep", self.keep, 0, 1, open_low=True)

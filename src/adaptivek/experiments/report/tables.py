@@ -140,7 +140,7 @@ def stat(values: Iterable[float]) -> Stat:
 def estimates(result: Result) -> bool:
     """Whether the share of labels that a run did not believe is an estimate of its own."""
     method = METHODS.get(result.ran.name)
-    return method is not None and method.leaves_out and not method.needs_ratio and not method.privileged
+    return method is not None and method.leaves_out and not method.clean_share and not method.privileged
 
 
 def finished(result: Result) -> bool:
