@@ -48,7 +48,7 @@ class EveryOther(adaptivek.Method[NoState]):
 
 
 assert "every-other" not in adaptivek.METHODS  # imported once
-adaptivek.METHODS["every-other"] = EveryOther
+adaptivek.register(EveryOther)
 '''
 QUICK = ("--epochs", "1", "--batch-size", "100", "--warmup-epochs", "0", "--device", "cpu")
 BENCH = ("bench", *QUICK, "--noise-rates", "0.2", "--seeds", "1", "--methods", "vanilla", "every-other")

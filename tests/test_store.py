@@ -15,7 +15,7 @@ from adaptivek.cli import main
 from adaptivek.experiments import executors
 from adaptivek.experiments.bench import LockedWork, bench
 from adaptivek.experiments.executors import Settings
-from adaptivek.experiments.provenance import Made
+from adaptivek.experiments.provenance import Provenance
 from adaptivek.experiments.spec import RunSpec
 from adaptivek.experiments.store import ForeignError, Result, Store
 from adaptivek.methods import METHODS
@@ -169,10 +169,10 @@ def test_results_say_by_what_they_were_made(tmp_path, monkeypatch):
     Store(tmp_path).write(one)
     (found,) = Store(tmp_path).read_all()
     # in bfloat16 on a GPU alone
-    assert found.made == Made(adaptivek.__version__, torch.__version__, "cpu", "float32", threads=1)
+    assert found.provenance == Provenance(adaptivek.__version__, torch.__version__, "cpu", "float32", threads=1)
     (failed,) = executors.train_unit((dataclasses.replace(spec, recipe=SHORT),), "cpu")
     assert failed.failure
-    assert failed.made.device == "cpu"
+    assert failed.provenance.device == "cpu"
 
 
 def test_who_reads_half_a_file_does_not_move_what_takes_its_place(tmp_path):

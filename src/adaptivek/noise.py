@@ -1,4 +1,4 @@
-"""Make labels wrong on purpose: seeded, without touching any global random state, and written down.
+"""Label noise on purpose: seeded, without touching any global random state, and written down.
 
 A kind of noise says how likely each row is to flip and to what; `corrupt` decides which rows do.
 """
@@ -159,16 +159,16 @@ NOISES: dict[str, type[Noise]] = {
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `corrupt` did: enough to do it again, to undo it, and to judge a method by it."""
+    """What `corrupt` did: enough to do it again, to undo it, and to measure a method by it."""
 
     noise: str
     parameters: dict[str, Any]
     classes: int
     seed: int
     exact: bool
-    rows: list[int]  #: rows whose label is wrong now, in order
-    before: list[int]  #: their right labels
-    after: list[int]  #: their wrong labels
+    rows: list[int]  #: rows whose label is noisy now, in order
+    before: list[int]  #: their clean labels
+    after: list[int]  #: their noisy labels
 
     def apply(self, labels: ArrayLike | Tensor) -> Tensor:
         """The noisy labels again, from the clean ones."""
@@ -209,7 +209,7 @@ def corrupt(
     """Noisy labels and the record of what changed.
 
     Args:
-        labels: the right labels, whole numbers from 0 to ``classes - 1``.
+        labels: the clean labels, whole numbers from 0 to ``classes - 1``.
         noise: what kind, how much.
         classes: how many classes there are, whether or not each occurs in ``labels``.
         seed: decides everything that is random here, and nothing else does.

@@ -38,7 +38,7 @@ class Grid:
         check_number("bench", "seeds", self.seeds, 1, whole=True)
 
     def specs(self, root: Path | None = None, **changes: Any) -> list[RunSpec]:
-        """The runs, those of one setting beside each other; ``changes`` replace parts of every recipe.
+        """The runs, those of one setting beside each other; ``changes`` replace fields of every recipe.
 
         Data that has no recipe of its own is loaded, from ``root`` if it is there, to find one by what it is.
         """
@@ -155,7 +155,7 @@ def bench(
     for spec in {(spec.dataset, spec.seed, spec.recipe.network): spec for spec in waiting}.values():
         check_network(spec.recipe.network, load_once(spec, settings.root))
     if name == "stacked":
-        waiting.sort(key=lambda spec: spec.method)  # runs of one rule are faster together
+        waiting.sort(key=lambda spec: spec.method)  # runs of one method are faster together
     work = LockedWork(waiting, store, failed)
     while True:
         for result in ENGINES[name](work, settings):

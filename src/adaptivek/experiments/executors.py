@@ -28,7 +28,7 @@ from ..support.threads import flops, processors
 from .data import Split, load
 from .groups import restarts, shape
 from .prepare import prepare
-from .provenance import made_here
+from .provenance import provenance_of
 from .records import EpochRecord
 from .session import Session
 from .spec import RECIPES, Recipe, RunSpec, recipe_by_kind
@@ -205,7 +205,7 @@ def train_unit(
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     half = len(unit) // 2
-    return [result for part in (unit[:half], unit[half:]) for result in train_unit(part, device, root, tick)]
+    return [result for runs in (unit[:half], unit[half:]) for result in train_unit(runs, device, root, tick)]
 
 
 def _train_unit(
@@ -225,15 +225,16 @@ def _train_unit(
             history.append(record)
         tick(len(unit))
     seconds, kind = time.perf_counter() - started, "stacked" if len(unit) > 1 else "alone"
-    made = made_here(unit[0].recipe, find_device(device), threads)
+    provenance = provenance_of(unit[0].recipe, find_device(device), threads)
     return [
-        Result(spec, history, detail, seconds, kind, _lost(history), made)
+        Result(spec, history, detail, seconds, kind, _lost(history), provenance)
         for spec, history, detail in zip(unit, histories, details, strict=True)
     ]
 
 
 def _failed(spec: RunSpec, device: str, reason: str, seconds: float = 0.0) -> Result:
-    return Result(spec, seconds=seconds, failure=reason, made=made_here(spec.recipe, find_device(device)))
+    provenance = provenance_of(spec.recipe, find_device(device))
+    return Result(spec, seconds=seconds, failure=reason, provenance=provenance)
 
 
 def _for_a_stack(spec: RunSpec) -> bool:
@@ -278,7 +279,7 @@ def _in_processes(units: Iterator[Unit], settings: Settings) -> Iterator[Result]
             settings.tick(counter.value - seen)
             seen = counter.value
             broken = bool(lost) or any(isinstance(future.exception(), BrokenProcessPool) for future in done)
-            # a broken pool leaves no unit without an answer, so that waiting for all of them takes no time
+            # a broken pool has ended every unit, so that waiting for all of them takes no time
             for future in list(running) if broken else done:
                 unit = running.pop(future)
                 if isinstance(future.exception(), BrokenProcessPool):

@@ -1,8 +1,8 @@
 """One run in one folder: what was asked, a record per epoch, the weights. Stops and goes on.
 
 - config.json: the specification
-- made.json: the method with all its parameters and its revision, versions, device and precision
-- noise.json: which labels were made wrong (see `noise.Manifest`)
+- made.json: the provenance: the method with all its parameters and its revision, versions, device and precision
+- noise.json: which labels are noisy (see `noise.Manifest`)
 - records.jsonl: one line per epoch
 - checkpoint.pt: to go on from; gone when the run is done
 - model.safetensors: the weights whose accuracy is reported; here when the run is done
@@ -19,7 +19,7 @@ import torch
 
 from ..support.files import whole, write_whole
 from .data import Split
-from .provenance import made_here
+from .provenance import provenance_of
 from .records import EpochRecord, read_lines
 from .session import Session
 from .spec import RunSpec
@@ -50,9 +50,9 @@ def run(
     session = Session(spec, data, device, root)  # raises what is wrong with the request before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "config.json", json.dumps(spec.to_dict(), indent=2) + "\n")
-    made = {"identity": spec.identity(), "method": spec.resolved()._asdict()}
-    made |= dataclasses.asdict(made_here(spec.recipe, session.device, session.threads))
-    write_whole(folder / "made.json", json.dumps(made, indent=2) + "\n")
+    provenance = {"identity": spec.identity(), "method": spec.resolved()._asdict()}
+    provenance |= dataclasses.asdict(provenance_of(spec.recipe, session.device, session.threads))
+    write_whole(folder / "made.json", json.dumps(provenance, indent=2) + "\n")
     session.manifest.save(folder / "noise.json")
     if checkpoint.exists():
         session.load_state_dict(torch.load(checkpoint, weights_only=True, map_location="cpu"))
@@ -84,9 +84,9 @@ def _refuse_another_run(folder: Path, spec: RunSpec) -> None:
         raise FileExistsError(f"{folder} is not empty and holds no run: give another folder")
 
 
-def _identity(made: Path) -> str:
+def _identity(provenance: Path) -> str:
     try:
-        return str(json.loads(made.read_text())["identity"])
+        return str(json.loads(provenance.read_text())["identity"])
     except (OSError, ValueError, TypeError, KeyError):
         return ""  # no run of ours
 

@@ -61,8 +61,8 @@ class Loop(ABC):
         # where the rows of each run are in that
         offset = split_of.unsqueeze(1) * len(splits[0].x)
         self._rows = (torch.stack([job.rows for job in jobs]) + offset).to(device)
-        self._held_out = (torch.stack([job.held for job in jobs]) + offset).to(device)
-        self._held_out_labels = torch.stack([job.held_labels for job in jobs]).to(device)
+        self._held_out = (torch.stack([job.held_out for job in jobs]) + offset).to(device)
+        self._held_out_labels = torch.stack([job.held_out_labels for job in jobs]).to(device)
         self._labels = torch.stack([job.labels for job in jobs]).to(device)
         self._clean = torch.stack([job.clean for job in jobs]).to(device)
         self._runs = torch.arange(len(jobs), device=device)

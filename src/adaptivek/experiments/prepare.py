@@ -1,4 +1,4 @@
-"""A run made ready: its data, its wrong labels, its networks before the first step, and all that is random in it."""
+"""A run before it begins: its data, its noisy labels, its fresh networks, and all that is random in it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .spec import RunSpec
 
 
 class Job(NamedTuple):
-    """A run made ready: its data and its wrong labels."""
+    """A run before it begins: its data and its observed labels."""
 
     spec: RunSpec
     data: Split
-    labels: Tensor  #: (rows,) as the run sees them
-    clean: Tensor  #: (rows,) bool, for records and the oracle alone
+    labels: Tensor  #: (rows,) the observed ones
+    clean: Tensor  #: (rows,) bool: which of them are clean; for records and the oracle alone
     manifest: Manifest
     rows: Tensor  #: (rows,) where they are in the data: all of it, unless some are held out
-    held: Tensor  #: (held,) the rows of the data that are held out
-    held_labels: Tensor  #: (held,) theirs, as wrong as the others
+    held_out: Tensor  #: (held out,) the rows of the data that are held out
+    held_out_labels: Tensor  #: (held out,) their observed labels, as noisy as the others
 
     @property
     def steps_per_epoch(self) -> int:
@@ -43,7 +43,7 @@ class Job(NamedTuple):
 
 
 def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = None) -> Job:
-    """Load the data, unless it is given, and make its labels wrong."""
+    """Load the data, unless it is given, and add label noise."""
     if data is None:
         data = load(spec.dataset, seed=spec.seed, root=root, text=spec.text, label=spec.label)
     rows = len(data.y)
@@ -65,10 +65,10 @@ def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = 
         exact=spec.exact_noise,
         features=features,
     )
-    held, used = hold_back(rows, spec.recipe.hold_out, spec.seed)
-    if len(used) < spec.recipe.batch_size or (spec.recipe.hold_out and not len(held)):
+    held_out, used = hold_out(rows, spec.recipe.hold_out, spec.seed)
+    if len(used) < spec.recipe.batch_size or (spec.recipe.hold_out and not len(held_out)):
         raise ValueError(f"Recipe: hold_out must leave rows on both sides of {rows}, got {spec.recipe.hold_out}")
-    return Job(spec, data, labels[used], (labels == data.y)[used], manifest, used, held, labels[held])
+    return Job(spec, data, labels[used], (labels == data.y)[used], manifest, used, held_out, labels[held_out])
 
 
 def check_network(name: str, data: Split) -> None:
@@ -88,8 +88,8 @@ def _takes(network: str, shape: torch.Size, dtype: torch.dtype, inputs: int, cla
     return True
 
 
-def hold_back(rows: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """The numbers of the rows to judge by, and of those to train on; all of these, in order, if the share is 0."""
+def hold_out(rows: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """The numbers of the rows to validate on, and of those to train on; all of these, in order, if the share is 0."""
     number = round(share * rows)
     order = stream(seed, "hold-out").permutation(rows) if number else np.arange(rows)
     return torch.from_numpy(order[:number]), torch.from_numpy(order[number:])

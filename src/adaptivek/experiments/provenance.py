@@ -1,4 +1,4 @@
-"""By what a result was made."""
+"""The provenance of a result: which versions and which machine it comes from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .spec import Recipe
 
 
 @dataclass(frozen=True)
-class Made:
+class Provenance:
     """Versions and machine of a run. Empty where they were not written down, as in results of earlier versions."""
 
     adaptivek: str = ""
@@ -27,9 +27,9 @@ class Made:
         return f"adaptivek {self.adaptivek}, torch {self.torch}, {self.device}, {self.precision}{threads}"
 
 
-def made_here(recipe: Recipe, device: torch.device, threads: int = 0) -> Made:
-    """For a run of this process."""
+def provenance_of(recipe: Recipe, device: torch.device, threads: int = 0) -> Provenance:
+    """Of a run of this process."""
     from .. import __version__
 
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    return Made(__version__, str(torch.__version__), name, recipe.precision_on(device.type), threads)
+    return Provenance(__version__, str(torch.__version__), name, recipe.precision_on(device.type), threads)

@@ -1,4 +1,4 @@
-"""What is measured of an epoch. With `Oracle`, the only place that knows which labels are wrong."""
+"""What is measured of an epoch. With `Oracle`, the only place that knows which labels are noisy."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Steps(NamedTuple):
 
 
 def read_lines(path: Path) -> list[EpochRecord]:
-    """The records of a file, one a line; a last line cut short by a crash is passed over."""
+    """The records of a file, one a line; a last line that a crash left incomplete is passed over."""
     lines = path.read_text().splitlines(keepends=True)
     return [EpochRecord.from_json(json.loads(line)) for line in lines if line.endswith("\n")]
 
@@ -99,20 +99,20 @@ def read_records(folder: str | Path) -> list[EpochRecord]:
 
 def measure(steps: Steps) -> dict[str, Tensor]:
     """Statistics of an epoch, one of each for every run. Stays on the device."""
-    losses, weights, confidence, right = steps.losses, steps.weights.double(), steps.confidence.double(), steps.clean
+    losses, weights, confidence, clean = steps.losses, steps.weights.double(), steps.confidence.double(), steps.clean
     finite = losses.abs() < math.inf  # False for NaN too
     losses = losses.where(finite, 0).double()
     taken = confidence.sum(-1)
-    taken_right = (confidence * right).sum(-1)
+    taken_clean = (confidence * clean).sum(-1)
     mean, _ = _mean_std(losses, finite)
-    clean_mean, clean_std = _mean_std(losses, finite & right)
-    noisy_mean, noisy_std = _mean_std(losses, finite & ~right)
+    clean_mean, clean_std = _mean_std(losses, finite & clean)
+    noisy_mean, noisy_std = _mean_std(losses, finite & ~clean)
     return {
         "train_loss": mean,
         "kept_share": weights.mean((-2, -1)),
         # 0 / 0 is NaN and passed over: a batch with no confidence in any label has no precision
-        "precision": (taken_right / taken).nanmean(-1),
-        "recall": (taken_right / right.sum(-1)).nanmean(-1),
+        "precision": (taken_clean / taken).nanmean(-1),
+        "recall": (taken_clean / clean.sum(-1)).nanmean(-1),
         "noise_ratio": 1 - confidence.mean((-2, -1)),
         "threshold": steps.thresholds.mean(-1),
         "clean_loss_mean": clean_mean,

@@ -1,8 +1,8 @@
 """A search for the curve R(t): which share of small losses to keep, epoch by epoch, when the noise ratio is not known.
 
-Candidates are judged on rows held back from the training set, with their labels as they are: noisy. Right ones would
-do better on them too, for a network cannot guess wrong labels of rows that it has never seen. Neither the test set
-nor the truth about labels can reach the search: what it trains on holds neither.
+Candidates are validated on rows held out from the training set, with their observed labels, which are noisy. The order
+of candidates is that on clean labels all the same: a network cannot predict a noisy label of a row that it has never
+seen. Neither the test set nor the clean labels can reach the search: what it trains on holds neither.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from ..backend.checks import check_number
 from ..methods.rt import RT
 from .data import Split
-from .prepare import Job, hold_back, prepare
+from .prepare import Job, hold_out, prepare
 from .session import Session
 from .spec import RunSpec
 
@@ -33,7 +33,7 @@ class Found(NamedTuple):
     """The best curve, and what was tried."""
 
     method: RT
-    accuracy: float  #: on the held-back rows, on their noisy labels
+    accuracy: float  #: on the held-out rows, on their noisy labels
     tried: list[tuple[RT, float]]
 
 
@@ -55,7 +55,7 @@ def search_rt(
         spec: data set, noise, seed and recipe; the seed also decides the split and the search.
         data: the data set, if it is not one that `load` knows.
         trials: how many curves to try.
-        validation: share of the training rows to hold back, in (0, 1).
+        validation: share of the training rows to hold out, in (0, 1).
         device: where to train.
         root: folder of data sets.
     """
@@ -65,19 +65,19 @@ def search_rt(
         import optuna
     except ImportError:
         raise ImportError("search_rt needs Optuna: pip install 'adaptivek[search]'") from None
-    held_back = in_two(prepare(spec, data, root), validation)
+    held_out = in_two(prepare(spec, data, root), validation)
     tried: list[tuple[RT, float]] = []
 
-    def judge(trial: Trial) -> float:
+    def score(trial: Trial) -> float:
         method = suggest(trial, spec.recipe.epochs)
-        tried.append((method, accuracy(spec, method, held_back, device)))
+        tried.append((method, accuracy(spec, method, held_out, device)))
         return tried[-1][1]
 
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=spec.seed))
-        study.optimize(judge, n_trials=trials)
+        study.optimize(score, n_trials=trials)
     finally:
         optuna.logging.set_verbosity(level)
     best, reached = max(tried, key=lambda pair: pair[1])
@@ -96,16 +96,16 @@ def suggest(trial: Trial, epochs: int) -> RT:
 
 
 def in_two(job: Job, share: float) -> Split:
-    """The training rows of a run in two parts, with the labels that the run sees: to train on, and to judge by."""
-    judged, used = hold_back(len(job.labels), share, job.spec.seed)
-    if not len(judged) or len(used) < job.spec.recipe.batch_size:
+    """The training rows of a run in two, with their observed labels: to train on, and to validate on."""
+    validated, used = hold_out(len(job.labels), share, job.spec.seed)
+    if not len(validated) or len(used) < job.spec.recipe.batch_size:
         raise ValueError(f"search_rt: validation must leave rows on both sides of {len(job.labels)}, got {share}")
     x, labels = job.data.x[job.rows], job.labels
-    return job.data._replace(x=x[used], y=labels[used], x_test=x[judged], y_test=labels[judged])
+    return job.data._replace(x=x[used], y=labels[used], x_test=x[validated], y_test=labels[validated])
 
 
 def accuracy(spec: RunSpec, method: RT, data: Split, device: str | torch.device = "auto") -> float:
-    """Last-epoch accuracy on the held-back rows of a run with this method; its labels are noisy already."""
+    """Last-epoch accuracy on the held-out rows of a run with this method; its labels are noisy already."""
     run = dataclasses.replace(spec, method=text(method), noise_rate=0.0)
     return list(Session(run, data, device))[-1].test_accuracy
 

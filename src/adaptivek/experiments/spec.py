@@ -86,7 +86,7 @@ _TEXT = Recipe(
 )
 
 RECIPES: dict[str, Recipe] = {
-    # the notebook's, in 5/8 of the epochs: long enough for Vanilla to learn the wrong labels
+    # the notebook's, in 5/8 of the epochs: long enough for Vanilla to memorise the noisy labels
     "digits": Recipe(network="digits-cnn", epochs=50, warmup_epochs=20, decay_every=20),
     "mnist": NOTEBOOK,
     "fashion-mnist": NOTEBOOK,
@@ -131,7 +131,7 @@ def recipe_by_kind(data: Split) -> Recipe:
     return dataclasses.replace(recipe, batch_size=size, learning_rate=recipe.learning_rate * slower)
 
 
-MOST_NOISE = 0.95  # that a method is told of, however wrong: it must keep something
+MOST_NOISE = 0.95  # that a method is told of, however far off: it must keep something
 
 
 class Resolved(NamedTuple):
@@ -154,7 +154,7 @@ class RunSpec:
     seed: int = 0
     reforward: bool = False  #: run the kept samples through the network again, as the notebook does
     recipe: Recipe = field(default_factory=Recipe)
-    ratio_error: float = 0.0  #: how far a method that must be told the noise ratio is told a wrong one
+    ratio_error: float = 0.0  #: how far off the noise ratio is that a method is told, where it must be told one
     text: str = ""  #: the column of the texts or images; found if not given, see `data.load`
     label: str = ""  #: the column of the labels, likewise
 
@@ -235,9 +235,9 @@ def _plain(value: Any) -> Any:
 
 def _unchecked(kind: type[Any], fields: dict[str, Any]) -> Any:
     """A dataclass with these fields as they are."""
-    made = object.__new__(kind)
+    built = object.__new__(kind)
     for each in dataclasses.fields(kind):
         if each.name not in fields and each.default is dataclasses.MISSING:
             raise ValueError(f"{kind.__name__}: {each.name} must be given, got none")
-        object.__setattr__(made, each.name, fields.get(each.name, each.default))
-    return made
+        object.__setattr__(built, each.name, fields.get(each.name, each.default))
+    return built

@@ -21,7 +21,7 @@ from typing import Any
 from filelock import BaseFileLock, FileLock, Timeout
 
 from ..support.files import write_whole
-from .provenance import Made
+from .provenance import Provenance
 from .records import Detail, EpochRecord
 from .spec import Recipe, Resolved, RunSpec
 
@@ -47,7 +47,7 @@ class Result:
     seconds: float = 0.0  #: of wall time; of the whole stack if it was trained with others
     engine: str = ""
     failure: str = ""  #: why it failed, if it did
-    made: Made = field(default_factory=Made)
+    provenance: Provenance = field(default_factory=Provenance)
     recorded: Resolved | None = None  #: the method as it was run, of a result that was read
 
     @property
@@ -79,7 +79,7 @@ class Result:
             "format": FORMAT,
             "spec": self.spec.to_dict(),
             "method": self.ran._asdict(),
-            "made": dataclasses.asdict(self.made),
+            "made": dataclasses.asdict(self.provenance),
             "engine": self.engine,
             "seconds": _short(self.seconds),
             "failure": self.failure,
@@ -93,11 +93,11 @@ class Result:
         if fields["format"] != FORMAT:
             raise ForeignError(f"its format is {fields['format']!r}, this version reads {FORMAT}")
         columns = fields["epochs"]
-        parts: list[tuple[type[Any], dict[str, Any]]] = [
-            (RunSpec, fields["spec"]), (Recipe, fields["spec"]["recipe"]), (Made, fields["made"]),
+        sections: list[tuple[type[Any], dict[str, Any]]] = [
+            (RunSpec, fields["spec"]), (Recipe, fields["spec"]["recipe"]), (Provenance, fields["made"]),
             (EpochRecord, columns), *((Detail, detail) for detail in fields["details"]),
         ]  # fmt: skip
-        for kind, given in parts:
+        for kind, given in sections:
             if unknown := given.keys() - {each.name for each in dataclasses.fields(kind)}:
                 raise ForeignError(f"this version does not know its {', '.join(sorted(unknown))}")
         lines = [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
@@ -108,7 +108,7 @@ class Result:
             fields["seconds"],
             fields["engine"],
             fields["failure"],
-            Made(**fields["made"]),
+            Provenance(**fields["made"]),
             Resolved(**fields["method"]),
         )
 

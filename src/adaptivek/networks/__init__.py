@@ -78,7 +78,7 @@ class _Residual(nn.Module):
 
 
 class _Scale(nn.Module):
-    """Makes the logits smaller, without which a network that learns this fast is too sure of itself."""
+    """Makes the logits smaller, without which a network that learns this fast is too confident."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 0.125

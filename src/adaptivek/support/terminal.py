@@ -18,7 +18,7 @@ def trained_on(device: str, threads: int) -> str:
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """Each task has a description and, for what is going on, a status. Of an error it is no part: then it goes."""
+    """Each task has a description and, for what is going on, a status. It goes when there is an error."""
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 WORD = re.compile(r"\w+(?:'\w+)*|[!?]")
 WORDS = 20_000  #: at most so many words have a number of their own: the most frequent of the training texts
-LENGTH = 400  #: longer texts are cut
+LENGTH = 400  #: longer texts are shortened
 PADDING, UNKNOWN, FIRST = 0, 1, 2
 
 Numbers = npt.NDArray[np.int32]
@@ -40,7 +40,7 @@ def tokenise(train: Iterable[str], test: Iterable[str]) -> tuple[Tensor, Tensor,
     number = np.full(other + 1, UNKNOWN, dtype=np.int32)
     number[by_frequency] = np.arange(FIRST, FIRST + len(by_frequency))
     length = min(LENGTH, max(1, int(np.ceil(np.quantile([len(row) for row in rows], 0.99)))))
-    table, test_table = (_table([number[row] for row in part], length) for part in (rows, test_rows))
+    table, test_table = (_table([number[row] for row in texts], length) for texts in (rows, test_rows))
     return table, test_table, FIRST + len(by_frequency)
 
 

@@ -65,7 +65,7 @@ def quota(root: Path = Path("/")) -> float | None:
             found.append(_text(groups / place / "cpu.max").split())
             first = groups / "cpu" / place  # where there are groups of the first version
             found.append([_text(first / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")])
-    shares = [int(part[0]) / int(part[1]) for part in found if len(part) == 2 and all(map(str.isdecimal, part))]
+    shares = [int(pair[0]) / int(pair[1]) for pair in found if len(pair) == 2 and all(map(str.isdecimal, pair))]
     return min(shares, default=None)
 
 

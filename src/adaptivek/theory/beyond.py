@@ -1,4 +1,4 @@
-"""What follows from the model beyond the paper: where its claims hold, better cuts, what the readings mean."""
+"""What follows from the model beyond the paper: where its claims hold, better thresholds, what the readings mean."""
 
 from __future__ import annotations
 
@@ -74,17 +74,17 @@ def boundary(
 
 
 def best_threshold(mixture: Mixture) -> Floats:
-    """The cut with the smallest error.
+    """The threshold with the smallest error.
 
-    The derivative of the error by the cut t has the sign of (t - mu1)^2 - MSE(t). At a zero above mu1 this
-    difference grows, so there is one zero and one minimum: the best cut lies above the clean mean by the
-    root of the error that it leaves.
+    The derivative of the error by the threshold t has the sign of (t - mu1)^2 - MSE(t). At a zero above mu1 this
+    difference grows, so there is one zero and one minimum: the best threshold lies above the clean mean
+    by the root of the error that it leaves.
     """
     mu1, mu2 = np.asarray(mixture.mu1), np.asarray(mixture.mu2)
     # from max(mu1, mu2) on at least half of all losses are kept, so the error is at most twice that of keeping all
     top = np.maximum(np.maximum(mu1, mu2), mu1 + np.sqrt(2 * mixture.sgd().mse))
     bottom = np.broadcast_to(mu1, top.shape)
-    return _bisect(lambda cut: (cut - mu1) ** 2 > mixture.adaptive_k(cut).mse, bottom, top)
+    return _bisect(lambda t: (t - mu1) ** 2 > mixture.adaptive_k(t).mse, bottom, top)
 
 
 def clean_ratio(mixture: Mixture) -> Floats:
@@ -102,8 +102,8 @@ def corrected_noise_ratios(
 ) -> list[float]:
     """Every tau, in rising order, for which Adaptive-k of the theory reads the clean ratio ``read``.
 
-    The mean cuts a single normal in half, so the reading is 0.5 both at tau = 0 and at tau = 1 and a
-    reading between has as a rule two solutions; one above the largest possible has none. Two solutions
+    The mean halves a single normal, so the reading is 0.5 both at tau = 0 and at tau = 1 and a
+    reading between mostly has two solutions; one above the largest possible has none. Two solutions
     closer than 1 / ``cells`` are missed.
     """
     check_number("corrected_noise_ratios", "read", read, 0, 1)
@@ -126,7 +126,7 @@ def noise_ratio_from_share(
 ) -> float:
     """The one tau for which a share ``read`` of all losses is at most a known ``threshold``.
 
-    With the cut given, the share kept is linear in tau. Outside [0, 1] no mixture of these two gives it.
+    With the threshold given, the share kept is linear in tau. Outside [0, 1] no mixture of these two gives it.
     """
     check_number("noise_ratio_from_share", "read", read, 0, 1)
     clean, noisy = (float(Mixture(mu1, sigma1, mu2, sigma2, tau).cdf(threshold)) for tau in (0, 1))
@@ -177,7 +177,7 @@ def least_noisy_share(n: int, k: int, tau: ArrayLike) -> Floats:
 
 
 def _geometric(a: float, b: float, steps: Floats) -> Floats:
-    """The sum of a^(t-j) b^(j-1) over j = 1..t, which is (a^t - b^t) / (a - b); right also where a is near b."""
+    """The sum of a^(t-j) b^(j-1) over j = 1..t, which is (a^t - b^t) / (a - b); exact also where a is near b."""
     large, small = max(a, b), min(a, b)
     if large == small:
         return np.asarray(steps * large ** (steps - 1))

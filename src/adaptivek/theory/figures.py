@@ -68,8 +68,8 @@ def mkl_densities(mixture: Mixture, n: int) -> Figure:
 def adaptive_k_density(mixture: Mixture, n: int, k: int) -> Figure:
     """What Adaptive-k keeps, beside MKL and everything."""
     figure, axes = _plot("loss", "density")
-    x, cut = _losses(mixture), float(mixture.mean)
-    x = np.sort(np.append(x, [cut, np.nextafter(cut, math.inf)]))  # so that the edge is upright
+    x, threshold = _losses(mixture), float(mixture.mean)
+    x = np.sort(np.append(x, [threshold, np.nextafter(threshold, math.inf)]))  # so that the edge is upright
     rows = [
         (mixture.sgd(), "all losses (SGD)", ALL, "--"),
         (mixture.mkl(n, k), f"MKL, {k} of {n}", OTHER, "-"),
@@ -94,16 +94,16 @@ def mkl_against_adaptive_k(grid: Surfaces, boundaries: Sequence[Boundary]) -> Fi
 
 
 def thresholds(mixture: Mixture) -> Figure:
-    """The error of every cut, with the mean and the best one."""
+    """The error of every threshold, with the mean and the best one."""
     figure, axes = _plot("threshold (loss)", "MSE of the losses kept")
     mu1, sigma1 = float(np.asarray(mixture.mu1)), float(np.asarray(mixture.sigma1))
-    cuts = np.linspace(mu1 - 2 * sigma1, float(_losses(mixture)[-1]), 600)
-    axes.plot(cuts, mixture.adaptive_k(cuts).mse, color=ALL, label="every threshold")
+    every = np.linspace(mu1 - 2 * sigma1, float(_losses(mixture)[-1]), 600)
+    axes.plot(every, mixture.adaptive_k(every).mse, color=ALL, label="every threshold")
     axes.axhline(float(mixture.sgd().mse), color=ALL, linestyle=":", label="no threshold (SGD)")
     points = ((float(mixture.mean), "mean of all, the paper's", NOISY), (float(best_threshold(mixture)), "best", KEPT))
-    for cut, label, colour in points:
-        error = float(mixture.adaptive_k(cut).mse)
-        axes.plot(cut, error, "o", color=colour, markersize=8, label=f"{label}: {cut:.2f}, MSE {error:.2f}")
+    for threshold, label, colour in points:
+        error = float(mixture.adaptive_k(threshold).mse)
+        axes.plot(threshold, error, "o", color=colour, markersize=8, label=f"{label}: {threshold:.2f}, MSE {error:.2f}")
     axes.set_ylim(0, None)
     axes.set_title(f"Which threshold has the smallest error ({_named(mixture)})")
     return _finished(figure, axes)
@@ -113,7 +113,7 @@ def clean_ratios(mixture: Mixture, grid: Surfaces) -> Figure:
     """The clean ratio that Adaptive-k reads, and its bias over the grid."""
     figure = _figure(11, 4.6)
     left, right = figure.subplots(1, 2)
-    mu1, sigma1, sigma2 = (float(np.asarray(part)) for part in (mixture.mu1, mixture.sigma1, mixture.sigma2))
+    mu1, sigma1, sigma2 = (float(np.asarray(value)) for value in (mixture.mu1, mixture.sigma1, mixture.sigma2))
     own, tau = float(np.asarray(mixture.tau)), np.linspace(0, 1, 401)
     left.plot(tau, 1 - tau, color=ALL, linestyle="--", label=f"truth, 1 - {TAU}")
     for steps, shade in zip((2, 3, 5, 10), SHADES[1:], strict=True):
@@ -255,13 +255,14 @@ def _mark(axes: Axes, x: float, text: str, colour: str) -> None:
 
 def _losses(mixture: Mixture) -> Floats:
     """Losses that show both normals whole."""
-    parts = [float(np.asarray(part)) for part in (mixture.mu1, mixture.sigma1, mixture.mu2, mixture.sigma2)]
-    low = min(parts[0] - 3.5 * parts[1], parts[2] - 3.5 * parts[3])
-    high = max(parts[0] + 3.5 * parts[1], parts[2] + 3.5 * parts[3])
+    normals = (mixture.mu1, mixture.sigma1, mixture.mu2, mixture.sigma2)
+    mu1, sigma1, mu2, sigma2 = (float(np.asarray(value)) for value in normals)
+    low = min(mu1 - 3.5 * sigma1, mu2 - 3.5 * sigma2)
+    high = max(mu1 + 3.5 * sigma1, mu2 + 3.5 * sigma2)
     return np.linspace(low, high, 600)
 
 
 def _named(mixture: Mixture) -> str:
     names = (r"$\mu_1$", r"$\sigma_1$", MU2, SIGMA2, TAU)
-    parts = (mixture.mu1, mixture.sigma1, mixture.mu2, mixture.sigma2, mixture.tau)
-    return ", ".join(f"{name} = {float(np.asarray(part)):g}" for name, part in zip(names, parts, strict=True))
+    values = (mixture.mu1, mixture.sigma1, mixture.mu2, mixture.sigma2, mixture.tau)
+    return ", ".join(f"{name} = {float(np.asarray(value)):g}" for name, value in zip(names, values, strict=True))

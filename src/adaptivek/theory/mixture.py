@@ -1,8 +1,8 @@
 """The paper's model of losses: two normal distributions, and what each method keeps of their mixture.
 
-Clean losses are normal with ``mu1`` and ``sigma1``, losses of wrongly labelled samples with ``mu2`` and
-``sigma2``; a share ``tau`` of the samples is wrongly labelled. A method is judged by the mean squared
-error of the losses it trains on against the mean of the clean ones: (mean - mu1)^2 + variance.
+Losses of samples with clean labels are normal with ``mu1`` and ``sigma1``, those with noisy labels with ``mu2``
+and ``sigma2``; a share ``tau`` of the labels is noisy. The error of a method is the mean squared error of the
+losses it trains on against the mean of the clean ones: (mean - mu1)^2 + variance.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..backend.checks import check_number
 from .moments import Floats, mix, mkl_moments, normal_pdf, special, standard, truncated_moments
 
 
-@dataclass(frozen=True, eq=False)  # fields may be arrays, which have no single answer to ==
+@dataclass(frozen=True, eq=False)  # fields may be arrays, which == compares one by one
 class Kept:
     """The losses that a method trains on."""
 
@@ -56,9 +56,9 @@ class Mixture:
             _check_range("Mixture", name, getattr(self, name), 0, open_low=True)
         _check_range("Mixture", "tau", self.tau, 0, 1)
         try:
-            np.broadcast_shapes(*(part.shape for part in self._arrays()))
+            np.broadcast_shapes(*(value.shape for value in self._arrays()))
         except ValueError:
-            shapes = ", ".join(str(part.shape) for part in self._arrays())
+            shapes = ", ".join(str(value.shape) for value in self._arrays())
             raise ValueError(f"Mixture: mu1, sigma1, mu2, sigma2 and tau must broadcast, got shapes {shapes}") from None
 
     def pdf(self, x: ArrayLike) -> Floats:
@@ -88,7 +88,7 @@ class Mixture:
     def sample(self, n: int, seed: int) -> tuple[Floats, NDArray[np.bool_]]:
         """``n`` losses, and which of them are noisy. Arrays of parameters give ``n`` on a new last axis."""
         check_number("Mixture.sample", "n", n, 1, whole=True)
-        mu1, sigma1, mu2, sigma2, tau = (part[..., None] for part in np.broadcast_arrays(*self._arrays()))
+        mu1, sigma1, mu2, sigma2, tau = (value[..., None] for value in np.broadcast_arrays(*self._arrays()))
         rng = np.random.default_rng(seed)
         noisy = rng.random((*mu1.shape[:-1], n)) < tau
         losses = np.where(noisy, mu2, mu1) + np.where(noisy, sigma2, sigma1) * rng.standard_normal(noisy.shape)
@@ -114,20 +114,20 @@ class Mixture:
 
     def adaptive_k(self, threshold: ArrayLike | None = None) -> Kept:
         """Losses up to ``threshold``: the mean of all losses, as in the paper, unless another is given."""
-        cut = np.asarray(self.mean) if threshold is None else _cut("Mixture.adaptive_k", threshold)
-        mean, variance, log_share = truncated_moments(self._arrays(), cut)
+        limit = np.asarray(self.mean) if threshold is None else _threshold("Mixture.adaptive_k", threshold)
+        mean, variance, log_share = truncated_moments(self._arrays(), limit)
 
         def pdf(x: ArrayLike) -> Floats:
             at = np.asarray(x, dtype=np.float64)
-            parts = [log - 0.5 * z**2 - np.log(sigma) for log, z, sigma in standard(self._arrays(), at)]
-            log_density = np.logaddexp(*parts) - 0.5 * math.log(2 * math.pi)
+            logs = [log - 0.5 * z**2 - np.log(sigma) for log, z, sigma in standard(self._arrays(), at)]
+            log_density = np.logaddexp(*logs) - 0.5 * math.log(2 * math.pi)
             # in logarithms: far below the losses both are too small to divide
-            return np.where(at <= cut, np.exp(np.where(at <= cut, log_density - log_share, 0)), 0)[()]
+            return np.where(at <= limit, np.exp(np.where(at <= limit, log_density - log_share, 0)), 0)[()]
 
         return Kept(self._arrays()[0], mean, variance, pdf)
 
     def _arrays(self) -> tuple[Floats, ...]:
-        return tuple(np.asarray(part) for part in (self.mu1, self.sigma1, self.mu2, self.sigma2, self.tau))
+        return tuple(np.asarray(value) for value in (self.mu1, self.sigma1, self.mu2, self.sigma2, self.tau))
 
 
 def _numbers(owner: str, name: str, value: ArrayLike) -> Floats:
@@ -137,8 +137,8 @@ def _numbers(owner: str, name: str, value: ArrayLike) -> Floats:
     except (TypeError, ValueError):
         raise ValueError(f"{owner}: {name} must be a number or an array of numbers, got {value!r}") from None
     if array.size == 0 or not np.isfinite(array).all():
-        wrong = array[~np.isfinite(array)][:1].tolist()
-        raise ValueError(f"{owner}: {name} must be finite, got {wrong[0] if wrong else 'no number at all'}")
+        found = array[~np.isfinite(array)][:1].tolist()
+        raise ValueError(f"{owner}: {name} must be finite, got {found[0] if found else 'no number at all'}")
     array.flags.writeable = False
     return array
 
@@ -148,8 +148,8 @@ def _check_range(owner: str, name: str, value: Any, low: float, high: float = ma
         check_number(owner, name, float(end), low, high, open_low=open_low)
 
 
-def _cut(owner: str, threshold: ArrayLike) -> Floats:
-    cut = np.asarray(threshold, dtype=np.float64)
-    if not (cut > -math.inf).all():
+def _threshold(owner: str, threshold: ArrayLike) -> Floats:
+    limit = np.asarray(threshold, dtype=np.float64)
+    if not (limit > -math.inf).all():
         raise ValueError(f"{owner}: threshold must be a number above minus infinity, got {threshold!r}")
-    return cut
+    return limit

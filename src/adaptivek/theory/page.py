@@ -118,7 +118,7 @@ def report(setting: Setting, fits: list[EpochFit] | None = None) -> tuple[list[T
 def write(folder: Path, tables: list[Table], pictures: list[Picture]) -> list[Path]:
     """Each figure as SVG and PNG, and theory.html with all of it."""
     folder.mkdir(parents=True, exist_ok=True)
-    written, parts = [], []
+    written, shown = [], []
     for picture in pictures:
         for kind in ("svg", "png"):
             path = folder / f"{picture.name}.{kind}"
@@ -128,9 +128,9 @@ def write(folder: Path, tables: list[Table], pictures: list[Picture]) -> list[Pa
         data = base64.b64encode((folder / f"{picture.name}.svg").read_bytes()).decode()
         caption = html.escape(picture.caption)
         image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{data}">'
-        parts.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
+        shown.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
     page = folder / "theory.html"
-    write_whole(page, PAGE.format(tables="\n".join(map(_html, tables)), figures="\n".join(parts)))
+    write_whole(page, PAGE.format(tables="\n".join(map(_html, tables)), figures="\n".join(shown)))
     return [*written, page]
 
 
@@ -201,15 +201,15 @@ def _published() -> Table:
     for step in (1, 12, 100, 500, 1_000, 5_000, 10_000):
         row = [f"{step:,}"]
         for factor in (1.0, 0.5**0.001):
-            cut, mean = float(published_ratio(step, factor=factor)), factor ** (step - 1)
-            row += [f"{cut:.3f}", f"{np.exp(-cut):.3f}", f"{cut / mean:.3f}"]
+            threshold, mean = float(published_ratio(step, factor=factor)), factor ** (step - 1)
+            row += [f"{threshold:.3f}", f"{np.exp(-threshold):.3f}", f"{threshold / mean:.3f}"]
         rows.append(tuple(row))
     note = (
-        "m / (sqrt(v) + eps): the cut in units of the loss; for cross-entropy, the least probability of a label that "
-        "is kept; and the cut over the batch mean, for a loss of 1 that stays or halves every 1,000 steps."
+        "m / (sqrt(v) + eps): in units of the loss; for cross-entropy, the least probability of a label that is kept; "
+        "and the threshold over the batch mean, for a loss of 1 that stays or halves every 1,000 steps."
     )
     kinds = ("constant", "falling")
-    header = ("step", *(f"{kind}: {name}" for kind in kinds for name in ("cut", "probability", "over mean")))
+    header = ("step", *(f"{kind}: {name}" for kind in kinds for name in ("threshold", "probability", "over mean")))
     return Table("The published threshold", note, header, tuple(rows))
 
 
@@ -259,8 +259,8 @@ img {{ max-width: 100%; background: white; border-radius: .4rem; }}
 figcaption {{ opacity: .8; }}
 </style></head><body>
 <h1>The theory of Adaptive-k</h1>
-<p>Clean losses are normal, losses of wrongly labelled samples are normal with a higher mean, and a method is judged by
-the mean squared error of the losses it trains on against the mean of the clean ones.</p>
+<p>Losses of samples with clean labels are normal, those with noisy labels are normal with a higher mean. The error of a
+method is the mean squared error of the losses it trains on against the mean of the clean ones.</p>
 {tables}
 <h2>Figures</h2>
 {figures}

@@ -18,7 +18,7 @@ from torch import Tensor
 from ...support.files import whole
 from .split import Split
 
-PARTS = ("x", "y", "x_test", "y_test")
+TENSORS = ("x", "y", "x_test", "y_test")
 
 
 def cache_folder() -> Path:
@@ -48,11 +48,11 @@ def read(path: Path) -> Split | None:
 
     try:
         # all bytes from one open file: it may be replaced while we read
-        parts = load(path.read_bytes())
-        classes, vocabulary, checksum = parts.pop("about").tolist()
-        column, label = json.loads(parts.pop("columns").numpy().tobytes())
-        if checksum == _checksum(parts[name] for name in PARTS):
-            return Split(**parts, classes=classes, vocabulary=vocabulary, columns=(column, label))
+        tensors = load(path.read_bytes())
+        classes, vocabulary, checksum = tensors.pop("about").tolist()
+        column, label = json.loads(tensors.pop("columns").numpy().tobytes())
+        if checksum == _checksum(tensors[name] for name in TENSORS):
+            return Split(**tensors, classes=classes, vocabulary=vocabulary, columns=(column, label))
     except (OSError, SafetensorError, KeyError, TypeError, ValueError):
         pass
     return None
@@ -62,19 +62,19 @@ def write(path: Path, data: Split) -> None:
     """Keep ``data``: whole or not at all, whoever else writes the same file."""
     from safetensors.torch import save_file
 
-    parts = {name: getattr(data, name).contiguous() for name in PARTS}
-    about = torch.tensor([data.classes, data.vocabulary, _checksum(parts.values())])
+    tensors = {name: getattr(data, name).contiguous() for name in TENSORS}
+    about = torch.tensor([data.classes, data.vocabulary, _checksum(tensors.values())])
     columns = torch.frombuffer(bytearray(json.dumps(data.columns).encode()), dtype=torch.uint8)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole(path) as partial:
-            save_file(parts | {"about": about, "columns": columns}, partial)
+            save_file(tensors | {"about": about, "columns": columns}, partial)
     except Exception as error:  # a full or read-only disk: the data is there all the same
         warnings.warn(f"{path.parent} cannot keep prepared data (set ADAPTIVEK_CACHE): {error}", stacklevel=3)
 
 
-def _checksum(parts: Iterable[Tensor]) -> int:
+def _checksum(tensors: Iterable[Tensor]) -> int:
     value = 0
-    for part in parts:
-        value = zlib.crc32(part.numpy().data, value)
+    for tensor in tensors:
+        value = zlib.crc32(tensor.numpy().data, value)
     return value

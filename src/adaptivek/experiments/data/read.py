@@ -23,22 +23,22 @@ def held_out(rows: int, number: int) -> Tensor:
     return shuffled(rows, f"split:{rows}")[:number].sort().values
 
 
-def prepare(parts: Mapping[str, Any], share: float, text: str = "", label: str = "") -> Split:
+def prepare(splits: Mapping[str, Any], share: float, text: str = "", label: str = "") -> Split:
     """Images as bytes or texts as token numbers, with labels from 0.
 
     Args:
-        parts: splits by name, each a `datasets.Dataset`; "train" and, if there is one, "test" are used.
+        splits: splits by name, each a `datasets.Dataset`; "train" and, if there is one, "test" are used.
         share: what to hold out where there is no test split.
         text: the column of the images or texts; found if not given.
         label: the same of the labels.
     """
-    train = parts["train"] if "train" in parts else _only(parts)
+    train = splits["train"] if "train" in splits else _only(splits)
     column, label = find_columns(train, text, label)
     is_image = _kind(train.features[column]) == "image"
     read = _images if is_image else _texts
     x, y = read(train, column), _labels(train, label)
-    if "test" in parts:
-        x_test, y_test = read(parts["test"], column), _labels(parts["test"], label)
+    if "test" in splits:
+        x_test, y_test = read(splits["test"], column), _labels(splits["test"], label)
     else:
         rows = len(y)
         number = round(share * rows)
@@ -113,25 +113,25 @@ def _listed(kinds: Mapping[str, str]) -> str:
     return ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
 
 
-def _only(parts: Mapping[str, Any]) -> Any:
-    if len(parts) != 1:
-        raise ValueError(f"there must be a split called train; got {', '.join(parts)}")
-    return next(iter(parts.values()))
+def _only(splits: Mapping[str, Any]) -> Any:
+    if len(splits) != 1:
+        raise ValueError(f"there must be a split called train; got {', '.join(splits)}")
+    return next(iter(splits.values()))
 
 
 def _take(values: list[Any], where: Iterable[bool]) -> list[Any]:
     return [value for value, wanted in zip(values, where, strict=True) if wanted]
 
 
-def _texts(part: Any, column: str) -> list[str]:
-    return [text or "" for text in part[column][:]]  # a missing text is an empty one
+def _texts(split: Any, column: str) -> list[str]:
+    return [text or "" for text in split[column][:]]  # a missing text is an empty one
 
 
-def _labels(part: Any, column: str) -> list[Any]:
-    labels = list(part[column][:])
+def _labels(split: Any, column: str) -> list[Any]:
+    labels = list(split[column][:])
     for row, label in enumerate(labels):
         # -1 is how the Hub marks labels that were never published
-        if label is None or (label == -1 and _kind(part.features[column]) == "class"):
+        if label is None or (label == -1 and _kind(split.features[column]) == "class"):
             raise ValueError(f"each row must have a label; row {row} has none in {column}")
     return labels
 
@@ -141,17 +141,17 @@ def _numbered(train: list[Any], test: list[Any], feature: Any) -> tuple[Tensor, 
     if _kind(feature) == "class":
         return torch.tensor(train), torch.tensor(test), feature.num_classes
     numbers = {value: number for number, value in enumerate(sorted(set(train) | set(test)))}
-    y, y_test = (torch.tensor([numbers[value] for value in part]) for part in (train, test))
+    y, y_test = (torch.tensor([numbers[value] for value in split]) for split in (train, test))
     return y, y_test, len(numbers)
 
 
-def _images(part: Any, column: str) -> list[Any]:
+def _images(split: Any, column: str) -> list[Any]:
     """Each image as an array of bytes, (height, width) if it is grey, else (height, width, 3)."""
     from datasets import Image as Encoded
     from PIL import Image
 
     images = []
-    for row, encoded in enumerate(part.cast_column(column, Encoded(decode=False))[column][:]):
+    for row, encoded in enumerate(split.cast_column(column, Encoded(decode=False))[column][:]):
         try:
             with Image.open(io.BytesIO(encoded["bytes"]) if encoded["bytes"] else encoded["path"]) as image:
                 images.append(np.array(image.convert("L" if image.mode in ("1", "L", "LA", "I;16") else "RGB")))

@@ -58,7 +58,7 @@ def load(name: str, *, seed: int = 0, root: str | Path | None = None, text: str 
         name: one of `NAMES`; or the id of a data set on the Hugging Face Hub ("owner/name"), or a folder
             (Parquet, CSV, JSON, or images in a folder per class), with one image or text column and a
             label column.
-        seed: decides which rows are drawn, for the data sets of which the paper takes a part.
+        seed: decides which rows are drawn, for the data sets of which the paper takes some rows.
         root: folder with a folder ``name`` in it, asked before the Hub; ADAPTIVEK_DATA if not given.
         text: the column of the texts or images; found if not given.
         label: the column of the labels; found if not given: the one called label, if there is one.
@@ -111,13 +111,13 @@ def _ready(data: Split, source: Source, seed: int) -> Split:
         data = data._replace(x=data.x[rows], y=data.y[rows])
     if data.vocabulary:
         return data
-    x, x_test = (part.float().div_(255) for part in (data.x, data.x_test))
+    x, x_test = (pixels.float().div_(255) for pixels in (data.x, data.x_test))
     mean, std = torch.tensor(source.mean), torch.tensor(source.std)
     if len(mean) != x.shape[1]:
         mean, std = x.mean((0, 2, 3)), x.std((0, 2, 3), correction=0)
     std = torch.where(std > 0, std, 1.0)
-    for part in (x, x_test):
-        part.sub_(mean[:, None, None]).div_(std[:, None, None])
+    for pixels in (x, x_test):
+        pixels.sub_(mean[:, None, None]).div_(std[:, None, None])
     return data._replace(x=x, x_test=x_test)
 
 
@@ -177,11 +177,11 @@ def _from_hub(datasets: Any, name: str, source: Source, columns: tuple[str, str]
     if not datasets.config.HF_HUB_OFFLINE and not _answers(datasets.config.HF_ENDPOINT):
         raise _missing(name, source, "the Hub cannot be reached")  # at once, not after minutes of trying again
     try:
-        parts = datasets.load_dataset(source.hub)
+        splits = datasets.load_dataset(source.hub)
     except (ConnectionError, FileNotFoundError) as error:
         raise _missing(name, source, str(error)) from None
     try:
-        return prepare(parts, source.share, *columns)
+        return prepare(splits, source.share, *columns)
     except ValueError as error:
         raise ValueError(f"load: {source.hub} cannot be taken as a data set: {error}") from error
 

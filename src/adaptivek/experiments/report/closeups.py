@@ -39,11 +39,11 @@ def selection_quality(row: Row, methods: Sequence[str]) -> Picture:
     panels: list[Panel] = []
     records = [record for method in shown for result in row.cells[method].results for record in result.epochs]
     low = draw.lowest([value for record in records for value in (record.precision, record.recall)], default=0.0)
-    parts = (
+    shares = (
         ("precision", "Precision: how much of what is kept is clean", "clean among the kept"),
         ("recall", "Recall: how much of the clean is kept", "kept among the clean"),
     )
-    for name, title, axis in parts:
+    for name, title, axis in shares:
         figure, axes = draw.panel(WIDE, "epoch", axis)
         for method in shown:
             slot = method_slot(methods, method)
@@ -106,23 +106,23 @@ def losses(row: Row) -> Picture:
         results = row.cells[method].results
         epochs = epochs_of(results)
         for kind, colour in (("clean", CLEAN), ("noisy", NOISY)):
-            mean, std = (_mean_curve(results, f"{kind}_loss_{part}") for part in ("mean", "std"))
+            mean, std = (_mean_curve(results, f"{kind}_loss_{which}") for which in ("mean", "std"))
             low = [max(0, centre - 1.5 * width) for centre, width in zip(mean, std, strict=True)]
             high = [centre + 1.5 * width for centre, width in zip(mean, std, strict=True)]
             axes.fill_between(epochs, low, high, color=colour, alpha=0.18, linewidth=0)
             axes.plot(epochs, mean, color=colour, linestyle="-" if kind == "clean" else "-.")
-        cut = _mean_curve(results, "threshold")
-        axes.plot(epochs, cut, color=INK, linestyle="--")
+        threshold = _mean_curve(results, "threshold")
+        axes.plot(epochs, threshold, color=INK, linestyle="--")
         axes.set_ylim(0, 1.05 * max(top, 0.1))
         shade_warmup(axes, row)
         draw.whole_numbers(axes)
         panels.append(Panel(named(method), draw.svg(figure, f"losses-{len(panels)}", "losses per epoch")))
     keys = (
-        Key("clean labels", "clean"), Key("wrong labels", "noisy", "-."),
+        Key("clean labels", "clean"), Key("noisy labels", "noisy", "-."),
         Key("threshold: what is below is kept", "ink", "--"), Key("plain training", "muted", ""),
     )  # fmt: skip
     reading = (
-        "Mean loss over the samples of each kind; the band is ± 1.5 standard deviations, cut at 0. Mean over seeds."
+        "Mean loss over the samples of each kind; the band is ± 1.5 standard deviations, from 0 on. Mean over seeds."
     )
     return Picture(
         "losses", f"(c) Losses and the threshold, {setting_name(row.setting)}", reading, keys, tuple(panels), True
@@ -148,19 +148,19 @@ def histograms(row: Row) -> Picture:
                 heights = [count / total for count in counts]
                 axes.stairs(heights, edges, color=colour, alpha=0.22, fill=True)
                 axes.stairs(heights, edges, color=colour, linewidth=1.3)
-            cut = draw.average([_at(result, epoch).threshold for result in results])
-            if math.isfinite(cut):
-                axes.axvline(cut, color=INK, linestyle="--", linewidth=1.3)
+            threshold = draw.average([_at(result, epoch).threshold for result in results])
+            if math.isfinite(threshold):
+                axes.axvline(threshold, color=INK, linestyle="--", linewidth=1.3)
             axes.set(yscale="log", ylim=(2e-4, 1), xlim=(0, REACH))
             axes.set_yticks((0.001, 0.01, 0.1, 1), labels=("0.1 %", "1 %", "10 %", "100 %"))
             axes.set_xticks(range(0, int(REACH) + 1, 2))
             axes.minorticks_off()
             title = f"{named(method)}, epoch {epoch}"
             panels.append(Panel(title, draw.svg(figure, f"histogram{len(panels)}", "histogram of losses")))
-    keys = (Key("clean labels", "clean"), Key("wrong labels", "noisy"), Key("threshold", "ink", "--"))
+    keys = (Key("clean labels", "clean"), Key("noisy labels", "noisy"), Key("threshold", "ink", "--"))
     reading = (
-        "The upright scale is logarithmic. Apart, the two can be told by their loss; where the wrong labels have moved "
-        "to the left they have been learned. Losses above the last bin are in it. All seeds together."
+        "The upright scale is logarithmic. Where the two lie apart, the loss can separate them. Where the noisy labels "
+        "have moved to the left, they have been memorised. Losses above the last bin are in it. All seeds together."
     )
     return Picture(
         "histograms", f"(e) Losses at stages of training, {setting_name(row.setting)}", reading, keys, tuple(panels)
@@ -171,12 +171,12 @@ def theory(row: Row, fits: Sequence[EpochFit]) -> Picture:
     """Measured shares of a run, and those that two normals would give."""
     panels: list[Panel] = []
     epochs = [fit.epoch for fit in fits]
-    parts = (
+    shares = (
         ("kept_share", "Share kept", "kept"),
         ("precision", "Precision", "clean among the kept"),
         ("recall", "Recall", "kept among the clean"),
     )
-    for name, title, axis in parts:
+    for name, title, axis in shares:
         figure, axes = draw.panel(NARROW, "epoch", axis)
         for side, colour, line in (("measured", METHOD_COLOURS[4], "-"), ("predicted", INK, "--")):
             axes.plot(epochs, [getattr(getattr(fit, side), name) for fit in fits], color=colour, linestyle=line)
@@ -187,7 +187,7 @@ def theory(row: Row, fits: Sequence[EpochFit]) -> Picture:
     keys = (Key("measured", "method-4"), Key("predicted", "ink", "--"))
     reading = (
         "The theory takes clean and noisy losses for two normal distributions. Given the mean and spread of both in "
-        "each epoch, and the threshold, it predicts what is kept. Where the lines part, losses are not normal."
+        "each epoch, and the threshold, it predicts what is kept. Where the lines differ, losses are not normal."
     )
     title = f"{setting_name(row.setting)}, {named(ADAPTIVE_K)}, one seed"
     return Picture("theory", title, reading, keys, tuple(panels))
@@ -221,7 +221,7 @@ def _highest_loss(results: Sequence[Result]) -> float:
         centre + 1.5 * width
         for kind in ("clean", "noisy")
         for centre, width in zip(
-            *(_mean_curve(results, f"{kind}_loss_{part}") for part in ("mean", "std")), strict=True
+            *(_mean_curve(results, f"{kind}_loss_{which}") for which in ("mean", "std")), strict=True
         )
     ]
     return draw.highest(ends)

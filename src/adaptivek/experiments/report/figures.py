@@ -28,7 +28,7 @@ def overview(table: Sequence[Row], methods: Sequence[str]) -> Picture:
     panels: list[Panel] = []
     groups = panels_of(table)
     for number, (setting, rows) in enumerate(groups.items()):
-        figure, axes = draw.panel(size(len(groups)), "share of wrong labels", "test accuracy, last epoch")
+        figure, axes = draw.panel(size(len(groups)), "share of noisy labels", "test accuracy, last epoch")
         for method in methods:
             points = [(row.setting.rate, row.stat(method, "last")) for row in rows if row.has(method)]
             slot = method_slot(methods, method)
@@ -66,7 +66,7 @@ def accuracies(table: Sequence[Row], methods: Sequence[str]) -> Picture:
         draw.percents(axes)
         panels.append(Panel(setting_name(row.setting), draw.svg(figure, f"accuracy{number}", "accuracy per epoch")))
     reading = (
-        f"Each data set at its highest noise rate. A curve that falls late has learned the wrong labels. {SEEDS} "
+        f"Each data set at its highest noise rate. A curve that falls late has memorised the noisy labels. {SEEDS} "
         "The scale starts at the lowest accuracy after the first fifth of training."
     )
     keys = (*method_keys(methods, methods), Key("plain training of methods that start late", "muted", ""))
@@ -108,7 +108,7 @@ def noise_ratios(table: Sequence[Row], methods: Sequence[str]) -> Picture:
     shown = [name for name in methods if any(row.has(name) and row.cells[name].estimate for row in table)]
     groups = panels_of(table)
     for number, (setting, rows) in enumerate(groups.items()):
-        figure, axes = draw.panel(size(len(groups)), "true share of wrong labels", "estimated share")
+        figure, axes = draw.panel(size(len(groups)), "true share of noisy labels", "estimated share")
         top = 0.1
         for method in shown:
             cells = [row.cells[method] for row in rows if row.has(method)]
@@ -130,7 +130,7 @@ def noise_ratios(table: Sequence[Row], methods: Sequence[str]) -> Picture:
         )
     keys = (*method_keys(methods, shown, marked=True), Key("estimate = truth", "muted", "--"))
     reading = (
-        "The share of the labels that a method does not believe at the last epoch is its estimate; methods that are "
+        "One minus the mean confidence of a method in the labels at the last epoch is its estimate; methods that are "
         "told the noise ratio have none. Below the dashed line it finds too little noise, above it too much."
     )
     return Picture("ratio", "True and estimated noise ratio", reading, keys, tuple(panels), len(panels) <= 2)

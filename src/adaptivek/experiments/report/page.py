@@ -151,7 +151,7 @@ def _summary(results: Sequence[Result], table: Sequence[Row]) -> dict[str, objec
         "methods": len(all_methods(table)),
         "seeds": len({result.spec.seed for result in done}),
         "engines": ", ".join(sorted({plain(result.engine) for result in done} - {""})),
-        "made": "; ".join(sorted({plain(str(result.made)) for result in done})),
+        "provenance": "; ".join(sorted({plain(str(result.provenance)) for result in done})),
     }
 
 

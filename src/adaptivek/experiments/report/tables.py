@@ -59,7 +59,7 @@ class Cell:
 
     @property
     def estimate(self) -> Stat | None:
-        """The noise ratio of the last epoch, for methods that find it out: none that is told it, or knows the truth."""
+        """The noise ratio of the last epoch, for methods that are told neither it nor which labels are clean."""
         found = [result.epochs[-1].noise_ratio for result in self.results if estimates(result)]
         known = [ratio for ratio in found if math.isfinite(ratio)]
         return stat(known) if known else None
@@ -90,7 +90,7 @@ class Row:
         return self.stat(ORACLE, measure).mean - self.stat(method, measure).mean
 
     def winners(self, measure: Measure) -> list[str]:
-        """The best of the methods that do not know the truth; several if equal."""
+        """The best of the methods that do not know which labels are clean; several if equal."""
         means = {name: self.stat(name, measure).mean for name in self.cells if alone(name) != ORACLE and self.has(name)}
         return [name for name, mean in means.items() if mean == max(means.values())]
 
@@ -138,7 +138,7 @@ def stat(values: Iterable[float]) -> Stat:
 
 
 def estimates(result: Result) -> bool:
-    """Whether the share of labels that a run did not believe is an estimate of its own."""
+    """Whether the noise ratio of a run is an estimate of its own, by its confidence in the labels."""
     method = METHODS.get(result.ran.name)
     return method is not None and method.leaves_out and not method.clean_share and not method.privileged
 
@@ -264,8 +264,8 @@ def claims(table: Sequence[Row], measure: Measure) -> list[Claim]:
         ("Adaptive-k is closest to Oracle", closest, CLOSEST),
     )
     return [
-        Claim(text, sum(held.values()), len(held), paper, tuple(each for each, yes in held.items() if not yes))
-        for text, held, paper in asked
+        Claim(text, sum(found.values()), len(found), paper, tuple(each for each, holds in found.items() if not holds))
+        for text, found, paper in asked
     ]
 
 

@@ -123,13 +123,13 @@ def notes(results: Sequence[Result], others: Sequence[str] = ()) -> list[str]:
 
 
 def own_data(table: Sequence[Row]) -> str:
-    """What one must know of results on data that is no benchmark: nobody knows which of its labels are right."""
+    """What one must know of results on data that is no benchmark: nobody knows which of its labels are clean."""
     found = list(dict.fromkeys(named(row.setting.dataset) for row in table if row.setting.dataset not in NAMES))
     if not found:
         return ""
     return (
-        f"Data of your own ({', '.join(found)}): its labels are taken for right. The noise comes on top of what may be "
-        "wrong in them already, and the test labels are as noisy as yours. So it is the differences between methods "
+        f"Data of your own ({', '.join(found)}): its labels are taken as clean. The noise comes on top of what noise "
+        "they have already, and the test labels are as noisy as yours. So it is the differences between methods "
         "that tell something, not the accuracies themselves."
     )
 
@@ -151,23 +151,23 @@ def to_csv(table: Sequence[Row]) -> str:
 
 def markdown(table: Sequence[Row], failed: Sequence[Failure] = (), others: Sequence[str] = ()) -> str:
     """The claims and both tables, for a document; ``others`` are the lines of `notes`."""
-    parts = [part for part in (_md(own_data(table)), _claims_markdown(table)) if part]
-    parts.append(f"### What the methods need\n\n{_needs_markdown(table)}")
+    sections = [text for text in (_md(own_data(table)), _claims_markdown(table)) if text]
+    sections.append(f"### What the methods need\n\n{_needs_markdown(table)}")
     for measure, title in MEASURES.items():
-        parts.append(f"### Test accuracy, {title}\n\n{_accuracy_markdown(table, measure)}")
-    parts.append(
+        sections.append(f"### Test accuracy, {title}\n\n{_accuracy_markdown(table, measure)}")
+    sections.append(
         f"### Share of the gap between Vanilla and Oracle that is closed, last epoch\n\n{_gap_markdown(table)}"
     )
     estimates = _estimates_markdown(table)
     if estimates:
-        parts.append(f"### Noise ratio, true and estimated, last epoch\n\n{estimates}")
+        sections.append(f"### Noise ratio, true and estimated, last epoch\n\n{estimates}")
     lines = [f"- {_md(line)}" for line in gaps(table)]
     lines += [f"- failed: {_md(run_name(each))}: {_md(reason(each))}" for each in failed]
     if lines:
-        parts.append("### Missing and failed\n\n" + "\n".join(lines))
+        sections.append("### Missing and failed\n\n" + "\n".join(lines))
     if others:
-        parts.append("### Not of this version\n\n" + "\n".join(f"- {_md(line)}" for line in others))
-    return "\n\n".join(parts) + "\n"
+        sections.append("### Not of this version\n\n" + "\n".join(f"- {_md(line)}" for line in others))
+    return "\n\n".join(sections) + "\n"
 
 
 def run_name(failure: Failure) -> str:
@@ -241,8 +241,8 @@ def _setting_cells(setting: Setting) -> list[str]:
 
 
 def _markdown_table(lines: list[list[str]], sides: str) -> str:
-    rule = ["---:" if side == "r" else "---" for side in sides]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))
+    dashes = ["---:" if side == "r" else "---" for side in sides]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], dashes, *lines[1:]))
 
 
 def _md(text: str) -> str:
