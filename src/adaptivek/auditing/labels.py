@@ -1,4 +1,4 @@
-"""Labels as they come, to whole numbers and names: what is wrong with them is said here."""
+"""Labels of any type to codes and class names; what cannot be a label is an error here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 5  #: examples in a message
 class Labels(NamedTuple):
     codes: NDArray[np.int64]  #: (n,) of the rows that have a label
     classes: list[str]  #: names, in order of the codes
-    given: NDArray[np.bool_]  #: (all rows,) which rows have a label
+    labelled: NDArray[np.bool_]  #: (all rows,) which rows have a label
 
 
 def read_labels(values: Sequence[Any], names: Sequence[str] | None = None, owner: str = "labels") -> Labels:
@@ -28,7 +28,7 @@ def read_labels(values: Sequence[Any], names: Sequence[str] | None = None, owner
         owner: what the labels are called in messages.
     """
     plain = [_plain(value) for value in values]
-    given = np.array([value is not None for value in plain], dtype=bool)
+    labelled = np.array([value is not None for value in plain], dtype=bool)
     known = [value for value in plain if value is not None]
     broken = [value for value in known if isinstance(value, float)]
     if broken:
@@ -48,7 +48,7 @@ def read_labels(values: Sequence[Any], names: Sequence[str] | None = None, owner
     single = [distinct[code] for code in np.flatnonzero(np.bincount(codes) < 2)]
     if single:
         raise ValueError(f"audit: {owner} must have at least two rows in every class; one only in {_listed(single)}")
-    return Labels(codes, [str(value if names is None else names[int(value)]) for value in distinct], given)
+    return Labels(codes, [str(value if names is None else names[int(value)]) for value in distinct], labelled)
 
 
 def _plain(value: Any) -> int | str | float | None:
