@@ -105,7 +105,7 @@ def _show(result: AuditResult) -> None:
     """Print the result. Names come from the data: shown as plain text, never as markup."""
     percent = f"{result.noise_ratio:.1%} ({result.noise_ratio_low:.1%} to {result.noise_ratio_high:.1%})"
     out.print(
-        f"{percent} of {len(result.row):,} labels look wrong; {result.is_issue.sum():,} rows are flagged",
+        f"{percent} of {len(result.row):,} labels look noisy; {result.is_issue.sum():,} rows are flagged",
         highlight=False,
     )
     pairs = np.stack([result.label, result.suggested_label], 1)[result.is_issue]

@@ -26,7 +26,7 @@ class AuditResult:
     row: NDArray[np.int64]  #: (n,) number in the original data, from 0; rows that were skipped are absent
     label: NDArray[np.int64]  #: (n,) the observed label, a code into classes
     suggested_label: NDArray[np.int64]  #: (n,) codes into classes; the label itself where it is not flagged
-    score: NDArray[np.float32]  #: (n,) the probability that the label is clean: 0 is surely noisy
+    score: NDArray[np.float32]  #: (n,) from 0, surely noisy, to 1, surely clean
     is_issue: NDArray[np.bool_]  #: (n,) flagged: as many rows as the noise ratio says
     loss: NDArray[np.float32]  #: (n,) the per-sample loss of the histogram
     loss_cut: float  #: the threshold that leaves as many rows beyond it as are flagged; NaN if none are

@@ -103,11 +103,11 @@ def warnings(
             + advice
         )
     elif ratio > MOST_NOISE * (1 - chance):
-        found.append("So many labels look wrong that the estimate may be far off.")
+        found.append("So many labels look noisy that the estimate may be far off.")
     if instance_dependent:
         found.append(
-            "Hard rows seem to be mislabelled more often than easy ones, or classes overlap: of the share of wrong "
-            "labels no more is known than its interval."
+            "Hard rows seem to be mislabelled more often than easy ones, or classes overlap: of the noise ratio no "
+            "more is known than its interval."
         )
     rare = [name for name, count in zip(classes, counts, strict=True) if count < FEW_ROWS]
     if rare:
