@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import adaptivek
+from adaptivek import auditing
 from adaptivek.auditing.criterion import criterion
 from adaptivek.auditing.dynamics import AveragePredictions, Dynamics
 from adaptivek.auditing.networks import standardised
@@ -284,3 +286,8 @@ def test_what_is_wrong_is_said_at_once(arguments, message):
     arguments = {"data": np.zeros((30, 2)), "labels": [0, 1] * 15} | arguments
     with pytest.raises(ValueError, match=message):
         adaptivek.audit(**arguments)
+
+
+def test_the_audit_stands_without_the_experiments():
+    for path in Path(auditing.__file__).parent.glob("*.py"):
+        assert "experiments" not in path.read_text(), path.name

@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..support.images import ImageSource
 from ..support.text import tokenise, words
-from .images import Picture, of_tensor, read_images, thumbnails
+from .images import of_tensor, read_images, thumbnails
 from .labels import read_labels
 from .networks import standardised, taken_from
 from .table_features import encode_table, find_text
@@ -81,15 +82,15 @@ def from_texts(
     return AuditData("text", taken_from(x), vocabulary, labels, classes, row, skipped, write_clean, left, about or {})
 
 
-def from_pictures(
-    pictures: Sequence[Picture], values: Sequence[Any], write_clean: WriteClean, names: Any = None
+def from_images(
+    sources: Sequence[ImageSource | None], values: Sequence[Any], write_clean: WriteClean, names: Any = None
 ) -> AuditData:
-    x, good, bad = read_images(pictures)
-    readable = np.zeros(len(pictures), bool)
+    x, good, bad = read_images(sources)
+    readable = np.zeros(len(sources), bool)
     readable[good] = True
     row, labels, classes, skipped = _labelled(list(values), readable, bad, names)
     place = np.cumsum(readable) - 1
-    content = thumbnails([pictures[number] for number in row])
+    content = thumbnails([sources[number] for number in row])
     fetch = taken_from(x[torch.from_numpy(place[row])])
     return AuditData("image", fetch, x.shape[1], labels, classes, row, skipped, write_clean, content)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from ..support.images import hub_images
 from .data import (
     AuditData,
     Rows,
@@ -19,7 +20,7 @@ from .data import (
     clean_list,
     from_dataset,
     from_frame,
-    from_pictures,
+    from_images,
     from_tensor,
     from_texts,
 )
@@ -61,7 +62,7 @@ def read(source: str, labels: Any, text: str | None) -> AuditData:
     if path.is_dir():
         files, values = list_folder(path)
         names = [file.relative_to(path).as_posix() for file in files]
-        return from_pictures(files, values, clean_list(values, "file", names))
+        return from_images(files, values, clean_list(values, "file", names))
     if not path.is_file():
         raise FileNotFoundError(f"audit: {source} must be a file, a folder of images, or hub:owner/name; not found")
     suffix = path.suffix.lower()
@@ -84,8 +85,6 @@ def from_hugging_face(dataset: Any, label: Any, text: str | None) -> AuditData:
     values = list(dataset[label][:]) if isinstance(label, str) else _sequence(label)
     feature: Any = dataset.features.get(label) if isinstance(label, str) else None
     names = feature.names if type(feature).__name__ == "ClassLabel" else None
-    if names is not None:  # -1 is how the Hub marks labels that were never published
-        values = [None if value == -1 else value for value in values]
 
     def write_clean(folder: Path, flagged: Rows) -> str:
         keep = np.setdiff1d(np.arange(len(dataset)), flagged)
@@ -94,11 +93,7 @@ def from_hugging_face(dataset: Any, label: Any, text: str | None) -> AuditData:
 
     images = [name for name, kind in dataset.features.items() if type(kind).__name__ == "Image"]
     if images and text is None:
-        from datasets import Image
-
-        encoded = dataset.cast_column(images[0], Image(decode=False))[images[0]][:]
-        pictures = [one["bytes"] or Path(one["path"]) for one in encoded]
-        return from_pictures(pictures, values, write_clean, names)
+        return from_images(hub_images(dataset, images[0]), values, write_clean, names)
     frame = dataset.to_pandas()
     if isinstance(label, str):
         frame = frame.drop(columns=[label])
