@@ -2,7 +2,7 @@
 
     python benchmarks/audit_cifar.py --labels cifar10n/train.parquet
 
-Prints AUROC and average precision of finding the wrong labels, and the noise ratio with its interval.
+Prints AUROC and average precision of finding the noisy labels, and the noise ratio with its interval.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow.parquet as parquet
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from adaptivek.auditing.estimate import Slots
-from adaptivek.auditing.judge import judge, probability, together
+from adaptivek.auditing.predictions import Predictions, label_probability, mean_prediction
+from adaptivek.auditing.scoring import score_labels
 from adaptivek.auditing.training import Plan, Run
 from adaptivek.experiments.data import load
 from adaptivek.networks import make_model
@@ -64,26 +64,26 @@ def main() -> None:
 
 
 def report(run: Run, labels: np.ndarray, clean: np.ndarray, seconds: float) -> None:
-    seen, wrong = run.dynamics, labels != clean
-    verdict = judge(seen, labels, [str(k) for k in range(10)], stock=run.stock)
-    other, own = Slots(*seen.other.tables()), Slots(*seen.own.tables())
+    seen, noisy = run.dynamics, labels != clean
+    scores = score_labels(seen, labels, [str(k) for k in range(10)], noise=run.noise)
+    held_out, in_sample = Predictions(*seen.held_out.tables()), Predictions(*seen.in_sample.tables())
     found = {
-        "posterior": verdict.score,
-        "other": probability(other, labels),
-        "own": probability(own, labels),
-        "both": probability(together(other, own), labels),
+        "posterior": scores.score,
+        "held_out": label_probability(held_out, labels),
+        "in_sample": label_probability(in_sample, labels),
+        "both": label_probability(mean_prediction(held_out, in_sample), labels),
     }
     line = {
         "seconds": round(seconds),
-        "true": float(wrong.mean()),
-        **verdict.ratio._asdict(),
-        "even": verdict.fitted.even,
-        "accuracy_other": float((other.p.argmax(1) == clean).mean()),
-        "accuracy_own": float((own.p.argmax(1) == clean).mean()),
+        "true": float(noisy.mean()),
+        **scores.ratio._asdict(),
+        "symmetric": scores.model.symmetric,
+        "accuracy_held_out": float((held_out.p.argmax(1) == clean).mean()),
+        "accuracy_in_sample": float((in_sample.p.argmax(1) == clean).mean()),
     }
-    if wrong.any():
-        line["auroc"] = {name: float(roc_auc_score(wrong, -score)) for name, score in found.items()}
-        line["precision"] = {name: float(average_precision_score(wrong, -score)) for name, score in found.items()}
+    if noisy.any():
+        line["auroc"] = {name: float(roc_auc_score(noisy, -score)) for name, score in found.items()}
+        line["precision"] = {name: float(average_precision_score(noisy, -score)) for name, score in found.items()}
     print(json.dumps(line))
 
 

@@ -1,4 +1,4 @@
-"""Data with labels made wrong on purpose, for the benchmarks of the audit."""
+"""Data with noisy labels made on purpose, for the benchmarks of the audit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Cell(NamedTuple):
     labels: np.ndarray
 
     @property
-    def wrong(self) -> np.ndarray:
+    def noisy(self) -> np.ndarray:
         return self.labels != self.clean
 
     @property
@@ -39,7 +39,7 @@ class Cell(NamedTuple):
 
 
 def make(dataset: str, noise: str, rate: float, seed: int) -> Cell:
-    """Training rows of a data set, some of their labels wrong."""
+    """Training rows of a data set, some of their labels noisy."""
     if dataset == "table":
         x, y, classes, inputs, kind = *made_table(10_000, seed), 20, "table"
     else:

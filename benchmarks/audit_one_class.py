@@ -1,8 +1,8 @@
-"""The audit where all wrong labels are of one class: two classes, a share of the first one labelled as the second.
+"""The audit where all noisy labels are of one class: two classes, a share of the first one labelled as the second.
 
     python benchmarks/audit_one_class.py
 
-Prints the ratio with its interval and AUROC of finding the wrong labels. The classes differ in one of five columns, by
+Prints the ratio with its interval and AUROC of finding the noisy labels. The classes differ in one of five columns, by
 so many standard deviations.
 """
 
@@ -30,12 +30,12 @@ def main() -> None:
             y = np.arange(given.rows) % 2
             x = rng.standard_normal((given.rows, 5))
             x[:, 0] += apart * y
-            wrong = (y == 0) & (rng.random(given.rows) < share)
-            found = adaptivek.audit(x, np.where(wrong, 1, y), device="cpu", seed=given.seed)
+            noisy = (y == 0) & (rng.random(given.rows) < share)
+            found = adaptivek.audit(x, np.where(noisy, 1, y), device="cpu", seed=given.seed)
             interval = f"{found.noise_ratio_low:.3f} to {found.noise_ratio_high:.3f}"
-            area = f"{roc_auc_score(wrong, -found.score):.3f}" if wrong.any() else "-"
+            area = f"{roc_auc_score(noisy, -found.score):.3f}" if noisy.any() else "-"
             print(
-                f"| {apart:g} | {share:g} | {wrong.mean():.3f} | {found.noise_ratio:.3f} ({interval}) | {area} |",
+                f"| {apart:g} | {share:g} | {noisy.mean():.3f} | {found.noise_ratio:.3f} ({interval}) | {area} |",
                 flush=True,
             )
 

@@ -1,10 +1,10 @@
-"""Which number of a training run tells wrong labels best, and which tells how many there are.
+"""Which number of a training run tells noisy labels best, and which estimates the noise ratio best.
 
     python benchmarks/audit_scores.py
     python benchmarks/audit_scores.py --datasets digits --noises directed --rates 0.4 --methods elr gce vanilla
 
-Scores: AUROC of finding wrong labels. Ratios: points above the truth. "own" numbers come from the network that trains
-on the row, "other" ones from the network that has never seen it; "both" is the mean of their predictions, and
+Scores: AUROC of finding noisy labels. Ratios: points above the truth. "in-sample" numbers come from the network that
+trains on the row, "held-out" ones from the network that has never seen it; "both" is the mean of their predictions, and
 "posterior" what the audit uses.
 """
 
@@ -19,10 +19,11 @@ from audit_data import DATASETS, KINDS, Cell, make
 from sklearn.metrics import roc_auc_score
 
 from adaptivek.auditing.dynamics import Dynamics
-from adaptivek.auditing.estimate import Slots, _fit, posterior
-from adaptivek.auditing.judge import Verdict, judge, probability, together
 from adaptivek.auditing.networks import PLANS, maker, suited, taken_from
+from adaptivek.auditing.predictions import Predictions, label_probability, mean_prediction
+from adaptivek.auditing.scoring import Scores, score_labels
 from adaptivek.auditing.training import Run
+from adaptivek.auditing.transition import fit_at_power, posterior
 from adaptivek.methods.beta_mixture import posterior as mixture
 
 
@@ -36,46 +37,46 @@ def train(cell: Cell, method: str, seed: int, device: str) -> Run:
     return run
 
 
-def scores(cell: Cell, seen: Dynamics, verdict: Verdict) -> dict[str, np.ndarray]:
-    """Higher: more likely right."""
-    own, other = Slots(*seen.own.tables()), Slots(*seen.other.tables())
-    both = together(other, own)
+def scores(cell: Cell, seen: Dynamics, found: Scores) -> dict[str, np.ndarray]:
+    """Higher: more likely clean."""
+    in_sample, held_out = Predictions(*seen.in_sample.tables()), Predictions(*seen.held_out.tables())
+    both = mean_prediction(held_out, in_sample)
     visits = np.maximum(seen.visits.cpu().numpy(), 1)
     return {
         "late loss": -seen.late_loss.cpu().numpy(),
         "mean loss": -seen.loss.cpu().numpy() / visits,
         "mean margin": seen.margin.cpu().numpy() / visits,
-        "times wrong": -seen.wrong.cpu().numpy() / visits,
-        "own average": probability(own, cell.labels),
-        "other average": probability(other, cell.labels),
-        "both averages": probability(both, cell.labels),
-        "posterior, other": posterior(other, cell.labels, verdict.fitted).right,
-        "posterior, both": verdict.score,
+        "times misclassified": -seen.misclassified.cpu().numpy() / visits,
+        "in-sample average": label_probability(in_sample, cell.labels),
+        "held-out average": label_probability(held_out, cell.labels),
+        "both averages": label_probability(both, cell.labels),
+        "posterior, held-out": posterior(held_out, cell.labels, found.model).clean,
+        "posterior, both": found.score,
     }
 
 
-def ratios(cell: Cell, seen: Dynamics, verdict: Verdict) -> dict[str, float]:
-    other = Slots(*seen.other.tables())
-    loss = torch.from_numpy(-np.log(np.maximum(probability(other, cell.labels), 1e-6)))
-    guess = other.named()
+def ratios(cell: Cell, seen: Dynamics, found: Scores) -> dict[str, float]:
+    held_out = Predictions(*seen.held_out.tables())
+    loss = torch.from_numpy(-np.log(np.maximum(label_probability(held_out, cell.labels), 1e-6)))
+    predicted = held_out.predicted()
     return {
-        "noise floor": verdict.ratio.ratio,
-        "interval, low": verdict.ratio.low,
-        "interval, high": verdict.ratio.high,
-        "other class is likelier": float((guess != cell.labels).mean()),
-        "confident counting": confident(other, cell.labels, cell.classes),
+        "noise floor": found.ratio.ratio,
+        "interval, low": found.ratio.low,
+        "interval, high": found.ratio.high,
+        "another class is likelier": float((predicted != cell.labels).mean()),
+        "confident counting": confident(held_out, cell.labels, cell.classes),
         "mixture of losses": float((mixture(loss, 10) > 0.5).double().mean()),
-        "matrix by EM": _fit(other, cell.labels, cell.classes, 1.0, even=False)[0],
+        "matrix by EM": fit_at_power(held_out, cell.labels, cell.classes, 1.0, symmetric=False)[0],
     }
 
 
-def confident(slots: Slots, labels: np.ndarray, classes: int) -> float:
+def confident(predictions: Predictions, labels: np.ndarray, classes: int) -> float:
     """Share of rows whose label is another than a class that is likelier than on average among its own rows."""
     p = np.zeros((len(labels), classes), np.float32)
-    if slots.classes is None:
-        p[:] = slots.p
+    if predictions.classes is None:
+        p[:] = predictions.p
     else:
-        np.put_along_axis(p, slots.classes, slots.p, 1)
+        np.put_along_axis(p, predictions.classes, predictions.p, 1)
     limits = np.array([p[labels == k, k].mean() for k in range(classes)])
     above = np.where(p >= limits, p, -1)
     sure = above.max(1) > 0
@@ -100,14 +101,15 @@ def main() -> None:
                 cell = make(dataset, noise, rate, given.seed)
                 for method in given.methods:
                     run = train(cell, method, given.seed, given.device)
-                    verdict = judge(run.dynamics, cell.labels, [str(k) for k in range(cell.classes)], stock=run.stock)
+                    names = [str(k) for k in range(cell.classes)]
+                    found = score_labels(run.dynamics, cell.labels, names, noise=run.noise)
                     ranked = {
-                        name: f"{roc_auc_score(~cell.wrong, score):.3f}" if rate else "-"
-                        for name, score in scores(cell, run.dynamics, verdict).items()
+                        name: f"{roc_auc_score(~cell.noisy, score):.3f}" if rate else "-"
+                        for name, score in scores(cell, run.dynamics, found).items()
                     }
                     off = {
-                        name: f"{100 * (found - cell.wrong.mean()):+.1f}"
-                        for name, found in ratios(cell, run.dynamics, verdict).items()
+                        name: f"{100 * (ratio - cell.noisy.mean()):+.1f}"
+                        for name, ratio in ratios(cell, run.dynamics, found).items()
                     }
                     if not titles:
                         titles = ["data", "noise", "method", *ranked, *off]

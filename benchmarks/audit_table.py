@@ -31,11 +31,11 @@ def main() -> None:
     before, started = memory(), time.perf_counter()
     result = adaptivek.audit(frame, labels)
     seconds = time.perf_counter() - started
-    wrong = (labels != y).numpy()
-    print(f"{given.rows:,} rows of {frame.shape[1]} columns, {classes} classes, {wrong.mean():.1%} of the labels wrong")
+    noisy = (labels != y).numpy()
+    print(f"{given.rows:,} rows of {frame.shape[1]} columns, {classes} classes, {noisy.mean():.1%} of the labels noisy")
     print(f"{seconds:.0f} s, {memory() - before:.0f} MB of memory beyond the data's, {memory():.0f} MB in all")
     print(f"ratio {result.noise_ratio:.3f} ({result.noise_ratio_low:.3f} to {result.noise_ratio_high:.3f})")
-    print(f"flagged {result.is_issue.sum():,}, of which {wrong[result.is_issue].mean():.1%} are wrong")
+    print(f"flagged {result.is_issue.sum():,}, of which {noisy[result.is_issue].mean():.1%} are noisy")
 
 
 def memory() -> float:

@@ -31,8 +31,8 @@ from measurements import read_lines
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
-from adaptivek.auditing.judge import judge
 from adaptivek.auditing.networks import PLANS, maker, suited
+from adaptivek.auditing.scoring import score_labels
 from adaptivek.auditing.training import Plan, Run, make_optimizer, rate_at
 
 FOLDS = 5
@@ -46,16 +46,16 @@ def ours(cell: Cell, seed: int, device: str, method: str) -> dict[str, object]:
               maker(cell.kind, cell.inputs, cell.classes, None), plan, device)  # fmt: skip
     for _ in range(plan.epochs):
         run.epoch()
-    verdict = judge(run.dynamics, cell.labels, [str(k) for k in range(cell.classes)], seed, stock=run.stock)
+    scores = score_labels(run.dynamics, cell.labels, [str(k) for k in range(cell.classes)], seed, noise=run.noise)
     seconds, processor = time.perf_counter() - started, time.process_time() - processor
-    ratio, low, high = verdict.ratio
+    ratio, low, high = scores.ratio
     return {
         "seconds": seconds,
         "processor_seconds": processor,
         "ratio": ratio,
         "low": low,
         "high": high,
-        **ranked(cell, verdict.score),
+        **ranked(cell, scores.score),
     }
 
 
@@ -67,7 +67,7 @@ def out_of_fold(cell: Cell, seed: int, device: str) -> tuple[np.ndarray, float]:
     make_model = maker(cell.kind, cell.inputs, cell.classes, None)
     x, labels = cell.x.to(device), torch.from_numpy(cell.labels).to(device)
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(cell.labels, cell.labels)
-    for number, (train, held) in enumerate(folds):
+    for number, (train, held_out) in enumerate(folds):
         torch.manual_seed(seed * FOLDS + number)
         model = make_model(seed * FOLDS + number).to(device)
         optimizer = make_optimizer(plan, model.parameters())
@@ -85,7 +85,7 @@ def out_of_fold(cell: Cell, seed: int, device: str) -> tuple[np.ndarray, float]:
                 optimizer.step()
         model.eval()
         with torch.no_grad(), autocast(device):
-            for rows in np.array_split(held, math.ceil(len(held) / 1_000)):
+            for rows in np.array_split(held_out, math.ceil(len(held_out) / 1_000)):
                 found[rows] = model(x[torch.from_numpy(rows).to(device)]).float().softmax(1).cpu().numpy()
     return found, time.perf_counter() - started
 
@@ -118,11 +118,11 @@ def theirs(labels: np.ndarray, predictions: np.ndarray) -> tuple[np.ndarray, dic
 
 
 def ranked(cell: Cell, score: np.ndarray) -> dict[str, float]:
-    if not cell.wrong.any():
+    if not cell.noisy.any():
         return {}
     return {
-        "auroc": float(roc_auc_score(cell.wrong, -score)),
-        "precision": float(average_precision_score(cell.wrong, -score)),
+        "auroc": float(roc_auc_score(cell.noisy, -score)),
+        "precision": float(average_precision_score(cell.noisy, -score)),
     }
 
 
@@ -194,7 +194,7 @@ def main() -> None:
     warm_up()
     for dataset, noise, rate, seed in [] if given.table else [one for one in wanted if one not in done]:
         cell = make(dataset, noise, rate, seed)
-        line = {"dataset": dataset, "noise": noise, "rate": rate, "seed": seed, "true": float(cell.wrong.mean())}
+        line = {"dataset": dataset, "noise": noise, "rate": rate, "seed": seed, "true": float(cell.noisy.mean())}
         line["ours"] = ours(cell, seed, given.device, given.method)
         processor = time.process_time()
         predictions, line["folds_seconds"] = out_of_fold(cell, seed, given.device)
@@ -212,10 +212,10 @@ def main() -> None:
             if "cleanlab" in line:
                 continue
             score, line["cleanlab"] = theirs(kept["labels"], _sums_to_one(kept["p"]))
-            wrong = kept["labels"] != kept["clean"]
-            if wrong.any():
-                line["cleanlab"] |= {"auroc": float(roc_auc_score(wrong, -score)),
-                                     "precision": float(average_precision_score(wrong, -score))}  # fmt: skip
+            noisy = kept["labels"] != kept["clean"]
+            if noisy.any():
+                line["cleanlab"] |= {"auroc": float(roc_auc_score(noisy, -score)),
+                                     "precision": float(average_precision_score(noisy, -score))}  # fmt: skip
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     (given.out / "table.md").write_text(table(lines) + "\n")
     print(table(lines))

@@ -62,8 +62,8 @@ def gaps(axes: Axes, dataset: str) -> None:
     axes.axhline(100, color="#888888", lw=0.8, ls="--")
     axes.axhline(0, color="#888888", lw=0.8)
     axes.set_xticks(range(len(KINDS)), KINDS)
-    axes.set_ylabel("% of the way from Vanilla to the Oracle")
-    axes.set_title(f"{dataset}, {RATE:.0%} wrong labels")
+    axes.set_ylabel("% of the gap to the Oracle closed")
+    axes.set_title(f"{dataset}, {RATE:.0%} noisy labels")
 
 
 def main() -> None:

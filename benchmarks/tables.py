@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from adaptivek.integrations.sklearn import AdaptiveKClassifier
+from adaptivek.integrations.sklearn import NoisyLabelClassifier
 from adaptivek.noise import Directed, Noise, Symmetric, corrupt
 
 TABLES = {"digits": load_digits, "breast cancer": load_breast_cancer, "wine": load_wine}
@@ -25,14 +25,14 @@ METHODS = {
 
 
 def measure(method: str, name: str, noise: Noise, seed: int) -> tuple[float, float, float]:
-    """Accuracy, noise found, and how well label quality ranks the wrong labels."""
+    """Accuracy, noise found, and how well label quality ranks the noisy labels."""
     x, y = TABLES[name](return_X_y=True)
     x, x_test, y, y_test = train_test_split(x, y, test_size=0.3, stratify=y, random_state=seed)
     labels = corrupt(y, noise, classes=len(np.unique(y)), seed=seed)[0].numpy()
     scaler = StandardScaler().fit(x)
-    classifier = AdaptiveKClassifier(method, random_state=seed).fit(scaler.transform(x), labels)
-    wrong = labels != y
-    ranked = roc_auc_score(~wrong, classifier.label_quality_) if wrong.any() else np.nan
+    classifier = NoisyLabelClassifier(method, random_state=seed).fit(scaler.transform(x), labels)
+    noisy = labels != y
+    ranked = roc_auc_score(~noisy, classifier.label_quality_) if noisy.any() else np.nan
     return classifier.score(scaler.transform(x_test), y_test), classifier.noise_ratio_, ranked
 
 

@@ -1,4 +1,4 @@
-"""The same loop with one line changed (marked): the network stops learning the wrong labels."""
+"""The same loop with one line changed (marked): the network does not memorise the noisy labels."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A stock Hugging Face Trainer on sentences of which 40 % have the wrong topic: plain, then with one line more."""
+"""A stock Hugging Face Trainer on sentences of which 40 % have a noisy label: plain, then with one line more."""
 
 import random
 import sys

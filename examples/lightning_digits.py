@@ -1,4 +1,4 @@
-"""Lightning on digits with 40 % wrong labels: plain training, then the same with one line changed."""
+"""Lightning on digits with 40 % noisy labels: plain training, then the same with one line changed."""
 
 import logging
 import sys

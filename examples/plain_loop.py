@@ -1,4 +1,4 @@
-"""A plain PyTorch loop on digits with 40 % wrong labels: the network learns the wrong labels too."""
+"""A plain PyTorch loop on digits with 40 % noisy labels: the network memorises them."""
 
 import sys
 

@@ -36,10 +36,10 @@ def audit(
     **fields: object,
 ) -> AuditResult:
     """Rows of these labels; below this score they are flagged."""
-    given, found, scores = np.array(label), np.array(suggested), np.array(score, dtype=np.float32)
+    observed, found, scores = np.array(label), np.array(suggested), np.array(score, dtype=np.float32)
     number = len(classes)
     values: dict[str, object] = {
-        "row": np.arange(len(given)),
+        "row": np.arange(len(observed)),
         "is_issue": scores < flagged,
         "loss": -np.log(np.clip(scores, 1e-3, 1)),
         "loss_cut": 0.7,
@@ -54,7 +54,7 @@ def audit(
         "seconds": 200.0,
         "settings": {"epochs": 3},
     }
-    return AuditResult(label=given, suggested_label=found, score=scores, classes=classes, **values | fields)  # type: ignore[arg-type]
+    return AuditResult(label=observed, suggested_label=found, score=scores, classes=classes, **values | fields)  # type: ignore[arg-type]
 
 
 def hostile() -> AuditResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,10 +17,11 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import adaptivek
+from adaptivek import auditing
 from adaptivek.auditing.criterion import criterion
-from adaptivek.auditing.dynamics import Dynamics, Predictions
-from adaptivek.auditing.encode import encode_table
+from adaptivek.auditing.dynamics import AveragePredictions, Dynamics
 from adaptivek.auditing.networks import standardised
+from adaptivek.auditing.table_features import encode_table
 from adaptivek.auditing.training import Plan, Run, rate_at
 from adaptivek.noise import Directed, Symmetric, corrupt
 
@@ -37,16 +39,16 @@ def blobs(
 
 def test_of_many_classes_the_highest_averages_are_kept():
     torch.manual_seed(0)
-    rows, classes, kept = torch.arange(50), 40, Predictions(50, 40, CPU)
+    rows, classes, kept = torch.arange(50), 40, AveragePredictions(50, 40, CPU)
     usual = torch.randn(50, classes) * 3
     mean = torch.zeros(50, classes)
     for _ in range(6):
         p = (usual + torch.randn(50, classes)).softmax(1)
         kept.add(rows, p)
         mean += p / 6
-    p, named = kept.tables()
+    p, classes_of = kept.tables()
     assert p.shape == (50, 8)
-    best = named[np.arange(50), p.argmax(1)]
+    best = classes_of[np.arange(50), p.argmax(1)]
     assert (best == mean.argmax(1).numpy()).mean() > 0.9
     exact = np.take_along_axis(mean.numpy(), best[:, None], 1)[:, 0]
     assert np.abs(p.max(1) - exact).mean() < 0.05
@@ -67,12 +69,12 @@ def digits():
     return adaptivek.audit(x.reshape(-1, 1, 8, 8).astype(np.float32), labels), y, labels
 
 
-def test_wrong_digits_are_found_counted_and_corrected(digits):
+def test_noisy_digits_are_found_counted_and_corrected(digits):
     result, y, labels = digits
-    wrong = labels != y
-    assert roc_auc_score(wrong, -result.score) > 0.99
-    assert result.noise_ratio == pytest.approx(wrong.mean(), abs=0.03)
-    assert result.noise_ratio_low <= wrong.mean() <= result.noise_ratio_high
+    noisy = labels != y
+    assert roc_auc_score(noisy, -result.score) > 0.99
+    assert result.noise_ratio == pytest.approx(noisy.mean(), abs=0.03)
+    assert result.noise_ratio_low <= noisy.mean() <= result.noise_ratio_high
     assert result.is_issue.sum() == round(result.noise_ratio * len(y))
     assert (result.suggested_label[result.is_issue] != labels[result.is_issue]).all()
     assert (result.suggested_label[~result.is_issue] == labels[~result.is_issue]).all()
@@ -111,7 +113,7 @@ def test_where_nothing_can_be_learned_it_says_so():
     assert "not to be trusted" in result.warnings[0]
 
 
-@pytest.mark.parametrize("share", [0.2, 0.6, 0.9])  # before, between and after the turns
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.9])  # before, between and after the updates of the posteriors
 def test_stopped_and_gone_on_with_it_comes_to_the_same_end(tmp_path, share):
     x, _, labels = blobs(rate=0.2)
     whole = adaptivek.audit(x, labels, epochs=8)
@@ -183,7 +185,7 @@ def test_your_own_network_is_copied_and_left_alone():
 
 
 class Spy(nn.Module):
-    """Remembers the rows it was given, as inputs, in training and in judging."""
+    """Remembers the rows it saw, as inputs, in training and in evaluation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -194,7 +196,7 @@ class Spy(nn.Module):
         return self.linear(x)
 
 
-def test_a_row_is_never_judged_by_the_network_that_trained_on_it():
+def test_a_row_is_never_scored_by_the_network_that_trained_on_it():
     labels = np.arange(41) % 2
     run = Run(
         lambda rows: torch.from_numpy(rows[:, None]).float(),
@@ -226,9 +228,9 @@ def test_two_networks_in_a_step_learn_what_each_would_alone():
     optimizers = [torch.optim.AdamW(model.parameters(), weight_decay=0.0) for model in alone]
     rules = [adaptivek.Selection("elr", rows=64, classes=3) for _ in alone]
     for epoch in range(2):
-        for at, (rows, cut) in enumerate(list(run._batches())):
+        for at, (rows, first) in enumerate(list(run._batches())):
             for model, optimizer, rule, mine in zip(
-                alone, optimizers, rules, torch.from_numpy(rows).tensor_split((cut,)), strict=True
+                alone, optimizers, rules, torch.from_numpy(rows).tensor_split((first,)), strict=True
             ):
                 optimizer.param_groups[0]["lr"] = 1e-3 * rate_at(epoch * run.steps + at, 2 * run.steps)
                 optimizer.zero_grad()
@@ -245,7 +247,7 @@ def test_the_gradient_written_out_is_that_of_elr():
     rule, same = criterion(name, 30, 4, 100), adaptivek.Selection(name, rows=30, classes=4)
     for _ in range(4):
         rows, labels = torch.randint(30, (12,)), torch.randint(4, (12,))  # some rows twice
-        logits = (torch.randn(12, 4) * 6).requires_grad_()  # some so sure that ELR holds them back no more
+        logits = (torch.randn(12, 4) * 6).requires_grad_()  # some so confident that ELR holds them back no more
         (expected,) = torch.autograd.grad(same(logits, labels, rows), logits)
         found = rule.gradient(logits.detach(), labels, rows) / 2  # of two networks, the mean over half of the rows
         torch.testing.assert_close(found, expected)
@@ -284,3 +286,8 @@ def test_what_is_wrong_is_said_at_once(arguments, message):
     arguments = {"data": np.zeros((30, 2)), "labels": [0, 1] * 15} | arguments
     with pytest.raises(ValueError, match=message):
         adaptivek.audit(**arguments)
+
+
+def test_the_audit_stands_without_the_experiments():
+    for path in Path(auditing.__file__).parent.glob("*.py"):
+        assert "experiments" not in path.read_text(), path.name

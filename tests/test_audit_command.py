@@ -64,7 +64,7 @@ def test_a_csv_of_texts(tmp_path, capsys):
     )
     pd.testing.assert_frame_equal(after, before.drop(index=sorted(flagged)).reset_index(drop=True))
     assert "<script>alert(1)" not in (out / "report.html").read_text()
-    assert "labels look wrong" in capsys.readouterr().out
+    assert "labels look noisy" in capsys.readouterr().out
 
 
 def test_a_parquet_table_keeps_its_types(tmp_path):

@@ -17,7 +17,7 @@ from .made_audit import CLASSES, HOSTILE, SCRIPT, audit, hostile, picture
 
 
 def rows(number: int, **fields: object):
-    """Every other row is flagged, the later the surer."""
+    """Every other row is flagged, the later the lower its score."""
     scores = [0.4 - 0.3 * row / number if row % 2 else 0.9 for row in range(number)]
     return audit([0] * number, [row % 2 for row in range(number)], scores, ["no", "yes"], **fields)
 
@@ -133,7 +133,7 @@ def test_the_page_says_the_numbers():
     text = page(rows(1_000, skipped=[(7, "not an image")] * 1_001), Shown("features"), "my data")
     parts = (
         "20.0 %", "between 15.0 % and 26.0 %", "<b>500</b> of 1,000", "3 min 20 s", "and 1 more", "row 7: not an image",
-        "About one label in 5 looks wrong", "“yes” labelled as “no” (500 flagged)",
+        "About one label in 5 looks noisy", "“yes” labelled as “no” (500 flagged)",
     )  # fmt: skip
     for part in parts:
         assert part in text
@@ -145,7 +145,7 @@ def test_clean_labels_read_as_clean():
     clean = rows(100, is_issue=np.zeros(100, bool), noise_ratio=0.0, noise_ratio_low=0.0, noise_ratio_high=0.012)
     (said,) = reading(clean)
     assert said.startswith("No row is flagged")
-    assert "Up to 1.2 % wrong labels" in said
+    assert "Up to 1.2 % noisy labels" in said
     assert "No flagged row has another label suggested." in page(clean, Shown("features"), "x")
 
 
@@ -157,4 +157,4 @@ def test_many_classes_are_listed_and_not_drawn():
     assert 'class="heat' not in text
     assert "300 classes are too many for a matrix" in text
     assert text.count("<li><button") == 20 + 20
-    assert "the cut" not in text
+    assert "the threshold" not in text

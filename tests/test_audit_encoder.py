@@ -17,8 +17,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 import adaptivek
-from adaptivek.auditing import sentences
-from adaptivek.auditing.sources import find
+from adaptivek.auditing import text_embeddings
+from adaptivek.auditing.sources import load
 from adaptivek.cli import main
 
 CLASSES = {"no": ["bad", "awful", "poor", "nasty"], "yes": ["good", "great", "lovely", "nice"]}
@@ -54,32 +54,32 @@ def encoder(library: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def made(rows: int = 600, rate: float = 0.2) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Texts, their labels, and which of these are wrong."""
+    """Texts, their labels, and which of these are noisy."""
     rng = np.random.default_rng(0)
     true = rng.integers(0, 2, rows)
     names = list(CLASSES)
     texts = [" ".join(rng.permutation([*rng.choice(CLASSES[names[y]], 3), *rng.choice(OTHER, 4)])) for y in true]
-    wrong = rng.random(rows) < rate
-    return texts, np.array(names)[np.where(wrong, 1 - true, true)], wrong
+    noisy = rng.random(rows) < rate
+    return texts, np.array(names)[np.where(noisy, 1 - true, true)], noisy
 
 
 def test_inputs_are_the_embeddings_of_the_library_scaled(library, encoder, monkeypatch):
     texts, labels, _ = made(50)
     texts[7] = "..."
-    monkeypatch.setattr(sentences, "AT_ONCE", 20)
+    monkeypatch.setattr(text_embeddings, "AT_ONCE", 20)
     told: list[tuple[int, int]] = []
-    given = sentences.encoded(find(texts, labels, None), encoder, "cpu", lambda *numbers: told.append(numbers))
+    data = text_embeddings.embed_texts(load(texts, labels, None), encoder, "cpu", lambda *n: told.append(n))
     expected = library.SentenceTransformer(str(encoder), device="cpu").encode(texts[:7] + texts[8:])
     assert told == [(20, 49), (40, 49), (49, 49)]
-    assert given.inputs == 32
-    np.testing.assert_allclose(given.fetch(np.arange(49)), StandardScaler().fit_transform(expected), atol=1e-4)
+    assert data.inputs == 32
+    np.testing.assert_allclose(data.fetch(np.arange(49)), StandardScaler().fit_transform(expected), atol=1e-4)
 
 
-def test_wrong_labels_are_found_and_the_rest_is_as_with_texts(encoder, tmp_path):
-    texts, labels, wrong = made()
+def test_noisy_labels_are_found_and_the_rest_is_as_with_texts(encoder, tmp_path):
+    texts, labels, noisy = made()
     texts[3] = ""
     result = adaptivek.audit(texts, labels, encoder=encoder, folder=tmp_path, device="cpu")
-    assert roc_auc_score(np.delete(wrong, 3), -result.score) > 0.97
+    assert roc_auc_score(np.delete(noisy, 3), -result.score) > 0.97
     assert result.skipped == [(3, "empty text")]
     assert result.warnings == []
     assert result.settings["encoder"] == str(encoder)
@@ -134,7 +134,7 @@ def test_what_is_no_encoder_is_an_error(name, library, tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("no encoder")
     with pytest.raises(ValueError, match=f"audit: encoder must be the folder .*; {name} cannot be loaded: .+"):
-        sentences.load_encoder(name, "cpu")
+        text_embeddings.load_encoder(name, "cpu")
 
 
 def test_encoders_bring_numbers_only(encoder, tmp_path):
@@ -153,13 +153,13 @@ def test_encoders_bring_numbers_only(encoder, tmp_path):
     (tmp_path / "pickled/pytorch_model.bin").write_bytes(pickle.dumps(Call()))
     for folder, reason in (("code", "mine.Mine"), ("pickled", "safetensors")):
         with pytest.raises(ValueError, match=f"cannot be loaded: .*{reason}"):
-            sentences.load_encoder(tmp_path / folder, "cpu")
+            text_embeddings.load_encoder(tmp_path / folder, "cpu")
     assert not ran.exists()
 
 
 def test_numbers_that_are_none_are_an_error(monkeypatch):
     nothing = SimpleNamespace(encode=lambda texts, **_: np.full((len(texts), 2), np.nan))
-    monkeypatch.setattr(sentences, "load_encoder", lambda name, device: nothing)
+    monkeypatch.setattr(text_embeddings, "load_encoder", lambda name, device: nothing)
     with pytest.raises(ValueError, match="finite numbers, got NaN or infinite ones from broken"):
         adaptivek.audit(*made(20)[:2], encoder="broken")
 

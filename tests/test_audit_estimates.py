@@ -1,28 +1,28 @@
-"""The audit's estimates, the floor, the matrix and the score, against data whose noise is known."""
+"""The audit's estimates, the noise floor, the transition matrix and the score, against data whose noise is known."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from adaptivek.auditing.estimate import Fit, Slots, fit, posterior
-from adaptivek.auditing.floor import noise_floor
-from adaptivek.auditing.judge import together
+from adaptivek.auditing.noise_floor import noise_floor
+from adaptivek.auditing.predictions import Predictions, mean_prediction
+from adaptivek.auditing.transition import NoiseModel, fit, posterior
 
 
 def drawn(
     ratio: float, classes: int, seed: int, rows: int = 3_000, follows: float | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sureness, agreement and classes of a network that errs less the surer it is, on labels with this noise.
+    """Confidence, agreement and predictions of a network that errs less the more confident it is, under this noise.
 
     ``follows`` is how often it errs the way that the noise goes: by chance, unless told.
     """
     rng = np.random.default_rng(seed)
-    sureness = rng.normal(2, 2, rows)
-    true_guess = rng.random(rows) < 1 / (1 + np.exp(-(0.5 + 0.9 * sureness)))
-    wrong = rng.random(rows) < ratio
-    lucky = ~true_guess & wrong & (rng.random(rows) < (1 / (classes - 1) if follows is None else follows))
-    return sureness, (true_guess & ~wrong) | lucky, rng.integers(0, classes, rows)
+    confidence = rng.normal(2, 2, rows)
+    true_guess = rng.random(rows) < 1 / (1 + np.exp(-(0.5 + 0.9 * confidence)))
+    noisy = rng.random(rows) < ratio
+    lucky = ~true_guess & noisy & (rng.random(rows) < (1 / (classes - 1) if follows is None else follows))
+    return confidence, (true_guess & ~noisy) | lucky, rng.integers(0, classes, rows)
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.1, 0.4])
@@ -33,13 +33,13 @@ def test_the_floor_is_the_noise_and_the_interval_holds_it(ratio):
     assert np.mean([one.high - one.low for one in found]) < 0.2
 
 
-def test_a_network_that_never_errs_leaves_little_doubt_that_other_labels_are_wrong():
+def test_for_a_network_that_never_errs_labels_that_disagree_are_noisy():
     near = 0
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        wrong = rng.random(1_500) < 0.15  # however sure it is
-        found = noise_floor(rng.uniform(2, 9, 1_500), ~wrong, rng.integers(0, 3, 1_500), 3)
-        near += abs(found.ratio - wrong.mean()) < 0.03
+        noisy = rng.random(1_500) < 0.15  # however confident it is
+        found = noise_floor(rng.uniform(2, 9, 1_500), ~noisy, rng.integers(0, 3, 1_500), 3)
+        near += abs(found.ratio - noisy.mean()) < 0.03
     assert near >= 8
 
 
@@ -50,28 +50,28 @@ def test_errors_that_follow_the_noise_are_not_taken_for_less_noise():
 
 
 @pytest.mark.parametrize(("first", "second"), [(0.2, 0.0), (0.3, 0.05)])
-def test_the_noise_of_one_class_is_not_lost_in_the_sureness_of_the_other(first, second):
+def test_the_noise_of_one_class_is_not_lost_in_the_confidence_of_the_other(first, second):
     found, truth = [], (first + second) / 2
     for seed in range(10):
-        (sure, agrees, _), (surer, agree, _) = drawn(first, 2, seed), drawn(second, 2, seed + 100)
-        # of the clean class the network is surest
-        named = np.repeat([0, 1], 3_000)
-        found.append(noise_floor(np.append(sure, surer + 6), np.append(agrees, agree), named, 2))
+        (one, agrees, _), (other, agree, _) = drawn(first, 2, seed), drawn(second, 2, seed + 100)
+        # the network is most confident in the clean class
+        predicted = np.repeat([0, 1], 3_000)
+        found.append(noise_floor(np.append(one, other + 6), np.append(agrees, agree), predicted, 2))
     assert np.mean([one.ratio for one in found]) == pytest.approx(truth, abs=0.01)
     assert sum(one.low <= truth <= one.high for one in found) >= 9
 
 
 @pytest.mark.parametrize("sharpness", [1.0, 8.0])
-def test_the_matrix_of_known_data_is_found_however_unsure_the_network_is(sharpness):
+def test_the_matrix_of_known_data_is_found_however_flat_the_predictions_are(sharpness):
     rng = np.random.default_rng(0)
     truth = np.array([[0.9, 0.1, 0.0], [0.0, 0.7, 0.3], [0.05, 0.05, 0.9]])
     p = rng.dirichlet([0.2, 0.2, 0.2], 20_000)
     true = (rng.random((20_000, 1)) > np.cumsum(p, 1)).sum(1).clip(max=2)
     labels = (rng.random((20_000, 1)) > np.cumsum(truth[true], 1)).sum(1).clip(max=2)
-    unsure = p ** (1 / sharpness)
-    unsure /= unsure.sum(1, keepdims=True)
-    found = fit(Slots(unsure, None), labels, 3, ratio=float((labels != true).mean()))
-    assert not found.even
+    flat = p ** (1 / sharpness)
+    flat /= flat.sum(1, keepdims=True)
+    found = fit(Predictions(flat, None), labels, 3, ratio=float((labels != true).mean()))
+    assert not found.symmetric
     assert found.power == sharpness
     np.testing.assert_allclose(found.transition, truth, atol=0.03)
 
@@ -82,22 +82,22 @@ def test_a_network_that_favours_a_class_is_not_taken_for_noise():
     true = (rng.random(20_000) > p[:, 0]).astype(np.int64)
     labels = np.where(rng.random(20_000) < 0.2, 1 - true, true)
     favoured = p * [4.0, 1.0]
-    found = fit(Slots(favoured / favoured.sum(1, keepdims=True), None), labels, 2, ratio=0.2)
-    assert found.even
-    assert found.fair[1] / found.fair[0] == pytest.approx(4, rel=0.2)
+    found = fit(Predictions(favoured / favoured.sum(1, keepdims=True), None), labels, 2, ratio=0.2)
+    assert found.symmetric
+    assert found.class_weights[1] / found.class_weights[0] == pytest.approx(4, rel=0.2)
     np.testing.assert_allclose(found.transition, [[0.8, 0.2], [0.2, 0.8]], atol=0.03)
 
 
-def test_the_score_is_bayes_rule_and_few_slots_give_the_same():
+def test_the_score_is_bayes_rule_and_the_highest_few_give_the_same():
     p = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
     transition = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.5, 0.5]])
     labels = np.array([1, 1])
-    known = Fit(transition, 1.0, False, np.ones(3))
-    right, other = posterior(Slots(p, None), labels, known)
+    known = NoiseModel(transition, 1.0, False, np.ones(3))
+    clean, other = posterior(Predictions(p, None), labels, known)
     by_hand = [0.2 * 0.7 / (0.7 * 0.1 + 0.2 * 0.7 + 0.1 * 0.5), 0.1 * 0.7 / (0.1 * 0.1 + 0.1 * 0.7 + 0.8 * 0.5)]
-    np.testing.assert_allclose(right, by_hand, rtol=1e-5)
+    np.testing.assert_allclose(clean, by_hand, rtol=1e-5)
     assert other.tolist() == [0, 2]
     order = np.array([[2, 0, 1], [1, 2, 0]])
-    few = Slots(np.take_along_axis(p, order, 1), order)
-    np.testing.assert_allclose(posterior(few, labels, known).right, by_hand, rtol=1e-5)
-    np.testing.assert_allclose(together(few, few).p.sum(1), 1)
+    few = Predictions(np.take_along_axis(p, order, 1), order)
+    np.testing.assert_allclose(posterior(few, labels, known).clean, by_hand, rtol=1e-5)
+    np.testing.assert_allclose(mean_prediction(few, few).p.sum(1), 1)

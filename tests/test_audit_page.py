@@ -17,7 +17,7 @@ from .made_audit import CLASSES, HOSTILE, SCRIPT, audit, hostile, picture
 
 pytestmark = pytest.mark.skipif(find() is None, reason="no browser found")
 ANIMALS = ["cat", "dog", "emu"]
-#: given, suggested, score, text
+#: observed, suggested, score, text
 ROWS = [
     (0, 1, 0.30, "barks at the post"), (1, 0, 0.10, "sleeps all day"), (2, 2, 0.90, "a large bird"),
     (0, 1, 0.20, "fetches a stick"), (0, 0, 0.95, "drinks milk"), (1, 1, 0.80, "barks and bites"),
@@ -39,9 +39,9 @@ SET = "(() => {{ const it = document.getElementById('{}'); it.{} = {!r}; it.disp
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    given, suggested, scores, texts = (list(column) for column in zip(*ROWS, strict=True))
+    observed, suggested, scores, texts = (list(column) for column in zip(*ROWS, strict=True))
     path = tmp_path_factory.mktemp("audit") / "report.html"
-    write_page(path, audit(given, suggested, scores, ANIMALS), Shown("text", texts), "animals.csv")
+    write_page(path, audit(observed, suggested, scores, ANIMALS), Shown("text", texts), "animals.csv")
     return path
 
 
@@ -136,7 +136,7 @@ def test_suspects_are_filtered_sorted_and_searched(opened):
     assert select(opened, "sort", "row") == list(range(8))
     assert select(opened, "sort", "label") == [3, 0, 4, 7, 1, 5, 6, 2]
     assert select(opened, "sort", "score-down") == [4, 2, 5, 6, 0, 3, 1, 7]
-    assert select(opened, "given", 1) == [5, 1, 7]
+    assert select(opened, "observed", 1) == [5, 1, 7]
     assert select(opened, "suggested", 2) == [7]
     opened.evaluate("document.getElementById('clear').click()")
     assert opened.evaluate(SHOWN) == flagged
@@ -153,13 +153,13 @@ def test_suspects_are_filtered_sorted_and_searched(opened):
 
 
 def test_a_click_on_the_matrix_shows_the_rows_behind_it(opened):
-    opened.evaluate('document.querySelector(\'.heat [data-given="0"][data-suggested="1"]\').click()')
+    opened.evaluate('document.querySelector(\'.heat [data-observed="0"][data-suggested="1"]\').click()')
     assert opened.evaluate(SHOWN) == [3, 0]
     assert opened.evaluate("document.querySelectorAll('.heat [aria-pressed=true]').length") == 1
-    opened.evaluate('document.querySelector(\'.heat [data-given="1"][data-suggested="1"]\').click()')
+    opened.evaluate('document.querySelector(\'.heat [data-observed="1"][data-suggested="1"]\').click()')
     assert opened.evaluate(SHOWN) == [5]  # agrees, so it is not flagged
     opened.evaluate("document.getElementById('clear').click()")
-    opened.evaluate("document.querySelector('#per-class [data-given=\"2\"]').click()")
+    opened.evaluate("document.querySelector('#per-class [data-observed=\"2\"]').click()")
     assert opened.evaluate(SHOWN) == [6]
 
 
@@ -177,9 +177,11 @@ def test_decisions_by_click_and_key_are_written_and_remembered(opened, path):
     opened.evaluate(SET.format("another", "value", "1", "change"))  # a dog after all
     fates = {7: ("emu", "fix"), 1: ("", "drop"), 3: ("cat", "keep"), 0: ("dog", "fix"), 6: ("dog", "fix")}
     expected = []
-    for row, (given, *_) in enumerate(ROWS):
-        corrected, decision = fates.get(row, (ANIMALS[given], "undecided"))
-        expected.append({"row": str(row), "label": ANIMALS[given], "corrected_label": corrected, "decision": decision})
+    for row, (observed, *_) in enumerate(ROWS):
+        corrected, decision = fates.get(row, (ANIMALS[observed], "undecided"))
+        expected.append(
+            {"row": str(row), "label": ANIMALS[observed], "corrected_label": corrected, "decision": decision}
+        )
     assert download(opened) == expected
     opened.evaluate("save(true)")
     opened.open(path)
@@ -265,9 +267,9 @@ def test_a_hundred_thousand_rows_open_and_few_are_in_the_page(browser, tmp_path)
 @pytest.mark.parametrize("kind", ["text", "table", "image"])
 def test_a_phone_shows_it_without_scrolling_sideways(browser, tmp_path, kind, dark):
     content = {"text": ["word " * 90] * 8, "table": [{f"column {n}": n for n in range(9)}] * 8, "image": picture}[kind]
-    given, suggested, scores, _ = (list(column) for column in zip(*ROWS, strict=True))
+    observed, suggested, scores, _ = (list(column) for column in zip(*ROWS, strict=True))
     path = tmp_path / "report.html"
-    write_page(path, audit(given, suggested, scores, ["w" * 99, "dog", "emu"]), Shown(kind, content), "w" * 200)
+    write_page(path, audit(observed, suggested, scores, ["w" * 99, "dog", "emu"]), Shown(kind, content), "w" * 200)
     browser.open(path, width=360, height=740, dark=dark)
     assert browser.evaluate("document.documentElement.scrollWidth") <= 360
     assert browser.evaluate("getComputedStyle(detail).display") == "none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
 import runpy
 import subprocess
@@ -14,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import adaptivek
 from adaptivek.methods import METHODS, defaults
 
 ROOT = Path(__file__).parent.parent
@@ -21,6 +23,19 @@ PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CON
 HEADINGS = [
     "Idea", "Rule", "Parameters", "Cost", "When it fails", "Reference", "Differences from the authors' code",
 ]  # fmt: skip
+#: what is called otherwise now: see docs/glossary.md
+RETIRED = re.compile(
+    r"by heart|sureness|\b(un)?sure(r|st)?\b|wrong(ly)? label|labels? (that )?(is|are|looks?) wrong|belie[fv]"
+    r"|\bgiven label|AdaptiveKClassifier|\b(Average|Peers|Watch|Sparing)\(",
+    re.IGNORECASE,
+)
+#: the documents, and code whose words are those of the documents
+IN_THE_FIELDS_WORDS = [
+    *(page for page in PAGES if page.name != "CONTRIBUTING.md"),
+    *sorted((ROOT / "examples").glob("*.py")),
+    *sorted(path for path in (ROOT / "src/adaptivek/auditing").iterdir() if path.suffix in (".py", ".html", ".js")),
+    ROOT / "src/adaptivek/integrations/sklearn.py",
+]
 
 
 def blocks(page: Path) -> list[str]:
@@ -78,6 +93,46 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", IN_THE_FIELDS_WORDS, ids=lambda page: page.name)
+def test_the_words_are_those_of_the_field(page):
+    found = [match.group() for match in RETIRED.finditer(page.read_text())]
+    assert not found
+
+
+def test_names_in_the_glossary_are_those_of_the_code():
+    text = (ROOT / "docs/glossary.md").read_text()
+    names = re.findall(r"`((?:adaptivek|criterion|result)\.[\w.]+)`", text)
+    assert len(names) > 50
+    for name in names:
+        assert there_is(name), name
+    assert not there_is("adaptivek.Nothing")
+    assert not there_is("criterion.nothing")
+
+
+def there_is(name: str) -> bool:
+    """Whether an attribute, a module or a field of this name exists."""
+    start, *parts = name.split(".")
+    criterion, result = adaptivek.Selection("vanilla"), adaptivek.AuditResult
+    found: object = {"adaptivek": adaptivek, "criterion": criterion, "result": result}[start]
+    for at, part in enumerate(parts):
+        if hasattr(found, part):
+            found = getattr(found, part)
+        elif part in getattr(found, "__dataclass_fields__", {}):
+            return True
+        else:
+            try:
+                found = importlib.import_module(".".join([start, *parts[: at + 1]]))
+            except ImportError:
+                return False
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page):
+    for name in re.findall(r"\b(?:auditing|backend|benchmarks|examples)/\w+\.py", page.read_text()):
+        assert (ROOT / name).exists() or (ROOT / "src/adaptivek" / name).exists(), name
 
 
 def test_the_examples_run_and_differ_by_the_marked_line():

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 import adaptivek
-from adaptivek.integrations.sklearn import AdaptiveKClassifier
+from adaptivek.integrations.sklearn import NoisyLabelClassifier
 from adaptivek.method import outputs
 from adaptivek.methods import METHODS
 
@@ -23,51 +23,51 @@ QUICK = {"hidden": (32,), "epochs": 10, "warmup_epochs": 5, "random_state": 0}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")  # of checks for other array libraries
-@parametrize_with_checks([AdaptiveKClassifier(**QUICK)])
+@parametrize_with_checks([NoisyLabelClassifier(**QUICK)])
 def test_the_public_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
 @pytest.fixture(scope="module")
 def noisy() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Three clusters, a quarter of the labels wrong: rows, the labels given, the right ones."""
+    """Three clusters, a quarter of the labels noisy: rows, the observed labels, the true classes."""
     x, y = make_blobs(240, n_features=5, centers=3, cluster_std=2.0, random_state=1)
     rng = np.random.default_rng(0)
-    given = np.where(rng.random(240) < 0.25, (y + rng.integers(1, 3, 240)) % 3, y)
-    return StandardScaler().fit_transform(x), given, y
+    observed = np.where(rng.random(240) < 0.25, (y + rng.integers(1, 3, 240)) % 3, y)
+    return StandardScaler().fit_transform(x), observed, y
 
 
-def test_label_quality_finds_the_wrong_labels_row_by_row(noisy):
-    x, given, y = noisy
-    model = AdaptiveKClassifier(random_state=0).fit(x, given)
+def test_label_quality_finds_the_noisy_labels_row_by_row(noisy):
+    x, observed, y = noisy
+    model = NoisyLabelClassifier(random_state=0).fit(x, observed)
     assert model.label_quality_.shape == (240,)
     assert model.label_quality_.min() >= 0
     assert model.label_quality_.max() <= 1
-    assert roc_auc_score(given == y, model.label_quality_) > 0.97
-    assert abs(model.noise_ratio_ - (given != y).mean()) < 0.05
+    assert roc_auc_score(observed == y, model.label_quality_) > 0.97
+    assert abs(model.noise_ratio_ - (observed != y).mean()) < 0.05
     assert model.score(x, y) > 0.97
     order = np.random.default_rng(1).permutation(240)
-    again = AdaptiveKClassifier(random_state=0).fit(x[order], given[order])
+    again = NoisyLabelClassifier(random_state=0).fit(x[order], observed[order])
     assert np.corrcoef(again.label_quality_, model.label_quality_[order])[0, 1] > 0.97  # quality follows its row
 
 
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if not method.privileged])
 def test_every_method_that_needs_no_truth(method, noisy):
-    x, given, _ = noisy
+    x, observed, _ = noisy
     if outputs(METHODS[method]) > 1 or METHODS[method].full_pass == "features":
         with pytest.raises(ValueError, match="must do with one network, one view and no features of it, got"):
-            AdaptiveKClassifier(method).fit(x, given)
+            NoisyLabelClassifier(method).fit(x, observed)
         return
-    model = AdaptiveKClassifier(method, hidden=(8,), epochs=3, warmup_epochs=1, random_state=0).fit(x, given)
+    model = NoisyLabelClassifier(method, hidden=(8,), epochs=3, warmup_epochs=1, random_state=0).fit(x, observed)
     assert model.predict_proba(x).shape == (240, 3)
     assert 0 <= model.noise_ratio_ < 1
 
 
 def test_tables_with_names_in_pipelines_and_searches(noisy):
-    x, given, _ = noisy
+    x, observed, _ = noisy
     table = pd.DataFrame(x, columns=[f"column {i}" for i in range(5)])
-    labels = pd.Series(np.array(["a", "b", "c"])[given])
-    quick = AdaptiveKClassifier(hidden=(8,), epochs=3, warmup_epochs=1, random_state=0)
+    labels = pd.Series(np.array(["a", "b", "c"])[observed])
+    quick = NoisyLabelClassifier(hidden=(8,), epochs=3, warmup_epochs=1, random_state=0)
     pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), quick).fit(table, labels)
     assert list(pipeline[-1].feature_names_in_) == list(table.columns)
     assert pipeline[-1].n_features_in_ == 5
@@ -75,52 +75,53 @@ def test_tables_with_names_in_pipelines_and_searches(noisy):
     assert set(pipeline.predict(table)) <= {"a", "b", "c"}
     np.testing.assert_allclose(pipeline.predict_proba(table).sum(1), 1)
     assert len(cross_val_score(pipeline, table, labels, cv=3)) == 3
-    grid = {"adaptivekclassifier__method": ["vanilla", adaptivek.MKL(0.7)]}
+    grid = {"noisylabelclassifier__method": ["vanilla", adaptivek.MKL(0.7)]}
     search = GridSearchCV(pipeline, grid, cv=2).fit(table, labels)
-    assert search.best_params_["adaptivekclassifier__method"] in ("vanilla", adaptivek.MKL(0.7))
+    assert search.best_params_["noisylabelclassifier__method"] in ("vanilla", adaptivek.MKL(0.7))
 
 
 def test_the_same_seed_gives_the_same_and_leaves_the_callers_randomness_alone(noisy):
-    x, given, _ = noisy
+    x, observed, _ = noisy
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    one, other, third = (AdaptiveKClassifier(**(QUICK | {"random_state": seed})).fit(x, given) for seed in (0, 0, 1))
+    models = (NoisyLabelClassifier(**(QUICK | {"random_state": seed})) for seed in (0, 0, 1))
+    one, other, third = (model.fit(x, observed) for model in models)
     assert torch.equal(torch.get_rng_state(), before)
     np.testing.assert_array_equal(one.label_quality_, other.label_quality_)
     assert (one.label_quality_ != third.label_quality_).any()
 
 
 def test_a_network_of_ones_own(noisy):
-    x, given, _ = noisy
+    x, observed, _ = noisy
 
     def network(features: int, classes: int) -> nn.Module:
         return nn.Linear(features, classes)
 
-    model = AdaptiveKClassifier(module=network, epochs=2, warmup_epochs=1).fit(x, given)
+    model = NoisyLabelClassifier(module=network, epochs=2, warmup_epochs=1).fit(x, observed)
     assert isinstance(model.module_, nn.Linear)
-    narrow = AdaptiveKClassifier(module=lambda features, classes: nn.Linear(features, 2))
+    narrow = NoisyLabelClassifier(module=lambda features, classes: nn.Linear(features, 2))
     with pytest.raises(ValueError, match="labels must be from 0 to 1, or -100 for what does not count; got 2"):
-        narrow.fit(x, given)
+        narrow.fit(x, observed)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epochs": 0}, "AdaptiveKClassifier: epochs must be a whole number of at least 1, got 0"),
-        ({"warmup_epochs": -1}, "AdaptiveKClassifier: warmup_epochs must be a whole number of at least 0, got -1"),
-        ({"batch_size": 2.5}, "AdaptiveKClassifier: batch_size must be a whole number of at least 1, got 2.5"),
-        ({"learning_rate": 0}, "AdaptiveKClassifier: learning_rate must be a number above 0, got 0"),
-        ({"dropout": 1}, r"AdaptiveKClassifier: dropout must be a number in \[0, 1\), got 1"),
-        ({"hidden": (0,)}, "AdaptiveKClassifier: hidden must be a whole number of at least 1, got 0"),
+        ({"epochs": 0}, "NoisyLabelClassifier: epochs must be a whole number of at least 1, got 0"),
+        ({"warmup_epochs": -1}, "NoisyLabelClassifier: warmup_epochs must be a whole number of at least 0, got -1"),
+        ({"batch_size": 2.5}, "NoisyLabelClassifier: batch_size must be a whole number of at least 1, got 2.5"),
+        ({"learning_rate": 0}, "NoisyLabelClassifier: learning_rate must be a number above 0, got 0"),
+        ({"dropout": 1}, r"NoisyLabelClassifier: dropout must be a number in \[0, 1\), got 1"),
+        ({"hidden": (0,)}, "NoisyLabelClassifier: hidden must be a whole number of at least 1, got 0"),
         ({"method": "oracle"}, "method must be a method that needs no truth, or its name, got 'oracle'"),
         ({"method": "best"}, "method must be one of"),
     ],
 )
 def test_bad_parameters_are_named_in_fit(options, message, noisy):
-    x, given, _ = noisy
-    model = AdaptiveKClassifier(**options)  # scikit-learn wants no check here
+    x, observed, _ = noisy
+    model = NoisyLabelClassifier(**options)  # scikit-learn wants no check here
     with pytest.raises(ValueError, match=message):
-        model.fit(x, given)
+        model.fit(x, observed)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,6 @@ def test_bad_parameters_are_named_in_fit(options, message, noisy):
     ],
 )
 def test_bad_data_is_named_in_fit(change, message, noisy):
-    x, given, _ = noisy
+    x, observed, _ = noisy
     with pytest.raises(ValueError, match=message):
-        AdaptiveKClassifier(**QUICK).fit(*change(x, given))
+        NoisyLabelClassifier(**QUICK).fit(*change(x, observed))

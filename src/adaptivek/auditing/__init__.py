@@ -1,1 +1,1 @@
-"""The audit: how wrong are the labels, which rows, and what should they be."""
+"""The audit: the noise ratio of a data set, which rows have a noisy label, and what it should be."""

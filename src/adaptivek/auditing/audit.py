@@ -1,4 +1,4 @@
-"""The audit: one training run, then a number, a list and a page."""
+"""The audit: one training run, then the noise ratio, a score for each row and a page."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import nn
 
 from ..backend.checks import check_choice
 from ..support.device import find_device
-from .judge import judge
 from .networks import NETWORKS, PLANS, maker, suited
 from .result import AuditResult
-from .sentences import encoded
-from .sources import find
+from .scoring import score_labels
+from .sources import load
+from .text_embeddings import embed_texts
 from .training import Run
 
 CHECKPOINT = "checkpoint.pt"
@@ -41,7 +41,7 @@ def audit(
     encoding: Progress | None = None,
     **plan: Any,
 ) -> AuditResult:
-    """How wrong the labels are, which rows, and what they should be, from one training run.
+    """The noise ratio of the labels, the noisy rows and their suggested labels, from one training run.
 
     Args:
         data: rows to learn from: an array or tensor (features, or images with four axes), a data frame, a list of
@@ -66,55 +66,55 @@ def audit(
     if resume and folder is None:
         raise ValueError("audit: folder must be given to resume, got None")
     where = find_device(device)
-    given = find(data, labels, text)
-    kind = given.kind
+    loaded = load(data, labels, text)
+    kind = loaded.kind
     if encoder is not None:
-        given, kind = encoded(given, encoder, str(where), encoding), "features"
-    chosen = dataclasses.replace(suited(PLANS[kind], len(given.labels)), **plan)
+        loaded, kind = embed_texts(loaded, encoder, str(where), encoding), "features"
+    chosen = dataclasses.replace(suited(PLANS[kind], len(loaded.labels)), **plan)
     run = Run(
-        given.fetch,
-        given.labels,
-        len(given.classes),
-        maker(kind, given.inputs, len(given.classes), model),
+        loaded.fetch,
+        loaded.labels,
+        len(loaded.classes),
+        maker(kind, loaded.inputs, len(loaded.classes), model),
         chosen,
         str(where),
         None if encoder is None else str(encoder),
     )
     _train(run, None if folder is None else Path(folder), resume, progress)
     advice = ADVICE if kind == "text" and model is None else ""
-    verdict = judge(run.dynamics, given.labels, given.classes, chosen.seed, advice, run.stock)
+    scores = score_labels(run.dynamics, loaded.labels, loaded.classes, chosen.seed, advice, run.noise)
     settings = dataclasses.asdict(chosen) | {
         "source": str(data) if isinstance(data, (str, Path)) else None,
-        "kind": given.kind,
-        "method": chosen.chosen(len(given.labels), len(given.classes)),
+        "kind": loaded.kind,
+        "method": chosen.chosen(len(loaded.labels), len(loaded.classes)),
         "network": NETWORKS[kind].__name__ if model is None else type(model).__name__,
         "device": str(where),
         "threads": run.threads,
-        "even_noise": verdict.fitted.even,
-        "power": verdict.fitted.power,
-        **given.about,
+        "even_noise": scores.model.symmetric,
+        "power": scores.model.power,
+        **loaded.about,
     }
-    ratio, low, high = verdict.ratio
+    ratio, low, high = scores.ratio
     result = AuditResult(
-        row=given.row,
-        label=given.labels,
-        suggested_label=verdict.suggested,
-        score=verdict.score,
-        is_issue=verdict.is_issue,
-        loss=verdict.loss,
-        loss_cut=verdict.loss_cut,
-        classes=given.classes,
-        transition=verdict.fitted.transition.astype(np.float64),
-        noise_per_class=verdict.noise_per_class.astype(np.float64),
+        row=loaded.row,
+        label=loaded.labels,
+        suggested_label=scores.suggested,
+        score=scores.score,
+        is_issue=scores.is_issue,
+        loss=scores.loss,
+        loss_cut=scores.loss_cut,
+        classes=loaded.classes,
+        transition=scores.model.transition.astype(np.float64),
+        noise_per_class=scores.noise_per_class.astype(np.float64),
         noise_ratio=ratio,
         noise_ratio_low=low,
         noise_ratio_high=high,
-        accuracy=verdict.accuracy,
-        warnings=verdict.warnings,
-        skipped=given.skipped,
+        accuracy=scores.accuracy,
+        warnings=scores.warnings,
+        skipped=loaded.skipped,
         seconds=time.perf_counter() - started,
         settings=settings,
-        given=given,
+        given=loaded,
     )
     if folder is not None:
         result.save(folder)

@@ -1,4 +1,4 @@
-"""The audit as a command: what is asked for, how far it is, and the number with the worst pairs."""
+"""The audit as a command: its options, its progress, and the noise ratio with the most frequent pairs of labels."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def audit(
     device: str = "auto",
     resume: bool = False,
 ) -> None:
-    """Find wrong labels in your data: how many, which rows, and what they should be.
+    """Find noisy labels in your data: how many, which rows, and what they should be.
 
-    Trains once, and judges every row by a network that has not seen it. DIR gets summary.json (the noise ratio with its
+    Trains once, and scores every row by a network that has not seen it. DIR gets summary.json (the noise ratio with its
     interval), issues.csv (every row with its score), clean.csv or clean.parquet (the data without the flagged rows) and
     report.html. After Ctrl-C, the same command with --resume goes on.
 
@@ -47,7 +47,7 @@ def audit(
         encoder: a sentence encoder for the texts: its folder, or its name on the Hub; needs sentence-transformers
         features: a .npy file of numbers (rows, columns), in place of SOURCE; needs --labels
         labels: a .npy file with a label for each row, or a text file with one a line
-        method: how to train in spite of wrong labels: see `adaptivek methods`
+        method: how to train on noisy labels: see `adaptivek methods`
         epochs: how long to train
         batch_size: rows in a step
         learning_rate: highest learning rate
@@ -105,7 +105,7 @@ def _show(result: AuditResult) -> None:
     """Print the result. Names come from the data: shown as plain text, never as markup."""
     percent = f"{result.noise_ratio:.1%} ({result.noise_ratio_low:.1%} to {result.noise_ratio_high:.1%})"
     out.print(
-        f"{percent} of {len(result.row):,} labels look wrong; {result.is_issue.sum():,} rows are flagged",
+        f"{percent} of {len(result.row):,} labels look noisy; {result.is_issue.sum():,} rows are flagged",
         highlight=False,
     )
     pairs = np.stack([result.label, result.suggested_label], 1)[result.is_issue]

@@ -1,7 +1,7 @@
-"""What pulls at the logits of both networks in a step.
+"""The gradient of the loss by the logits of both networks in a step.
 
-A gradient instead of a loss: nothing but the networks is then differentiated by torch, and of ELR, whose gradient is
-short, a step takes a tenth of the time. Any other method goes through `Selection`.
+A gradient instead of a loss: torch then differentiates nothing but the networks. ELR has a short gradient, and its step
+takes a tenth of the time. Any other method goes through `Selection`.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from ..methods.elr import EDGE, ELR
 class EarlyLearning(nn.Module):
     """`ELR`, its gradient written out; the same as `Selection` gives to the precision of the arithmetic.
 
-    Once there are beliefs, they take the place of what it remembers, and rows are trained on them.
+    Once there are label posteriors, they replace the targets that it remembers, and rows are trained on them.
     """
 
     targets: Tensor
 
     def __init__(self, method: ELR, rows: int, classes: int) -> None:
         super().__init__()
-        self.method, self.believes = method, False
+        self.method, self.uses_posterior = method, False
         self.register_buffer("targets", torch.zeros(rows, classes))
 
     def start_epoch(self, epoch: int) -> None:
-        """Nothing goes by epochs."""
+        """Nothing depends on the epoch."""
 
-    def believe(self, rows: slice, beliefs: Tensor) -> None:
-        """Train on these from now on: (rows, classes)."""
-        self.targets[rows] = beliefs.to(self.targets)
-        self.believes = True
+    def set_posterior(self, rows: slice, posterior: Tensor) -> None:
+        """Train on these label posteriors from now on: (rows, classes)."""
+        self.targets[rows] = posterior.to(self.targets)
+        self.uses_posterior = True
 
     @torch.no_grad()
     def gradient(self, logits: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
         """Of the loss of each network, the mean over its half of the batch."""
-        if self.believes:
+        if self.uses_posterior:
             return (logits.softmax(1) - self.targets[rows]).mul_(2 / len(labels))
         beta, strength = self.method.beta, self.method.strength
         p = logits.softmax(1)
@@ -53,7 +53,7 @@ class EarlyLearning(nn.Module):
 
 
 class BySelection(Selection):
-    """Any method, by `Selection`; the batches of both networks are judged together."""
+    """Any method, by `Selection`; the method sees the batches of both networks as one."""
 
     def gradient(self, logits: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
         """Of the loss of each network, the mean over its half of the batch."""

@@ -19,7 +19,7 @@ function drawDetail() {
   close.type = "button";
   head.append(close);
   const facts = element("dl");
-  for (const [name, value] of [["given", bdi(names[data.label[i]])], ["suggested", bdi(names[data.suggested[i]])],
+  for (const [name, value] of [["observed", bdi(names[data.label[i]])], ["suggested", bdi(names[data.suggested[i]])],
     ["score", element("span", "", score(i))], ["loss", element("span", "", number(data.loss[i]))]]) {
     const line = element("div"), right = element("dd");
     right.append(value);

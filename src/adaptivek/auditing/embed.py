@@ -65,25 +65,25 @@ def embed(result: AuditResult, shown: Shown) -> Embedded:
             "lowest score. issues.csv holds all."
         )
         ranked = ranked[:MOST_ROWS]
-    held = ranked[np.argsort(result.score[ranked], kind="stable")]  # in full: what is embedded is rounded
+    kept = ranked[np.argsort(result.score[ranked], kind="stable")]  # in full: what is embedded is rounded
     columns: dict[str, Any] = {
         "key": fingerprint(result),
         "kind": shown.kind,
         "classes": [str(name) for name in result.classes],
-        "row": result.row[held].tolist(),
-        "label": result.label[held].tolist(),
-        "suggested": result.suggested_label[held].tolist(),
-        "score": np.rint(1e4 * np.clip(np.nan_to_num(result.score[held]), 0, 1)).astype(int).tolist(),
-        "flagged": result.is_issue[held].astype(int).tolist(),
-        "loss": [_number(value, 4) for value in result.loss[held].tolist()],
+        "row": result.row[kept].tolist(),
+        "label": result.label[kept].tolist(),
+        "suggested": result.suggested_label[kept].tolist(),
+        "score": np.rint(1e4 * np.clip(np.nan_to_num(result.score[kept]), 0, 1)).astype(int).tolist(),
+        "flagged": result.is_issue[kept].astype(int).tolist(),
+        "loss": [_number(value, 4) for value in result.loss[kept].tolist()],
     }
-    place = {int(index): number for number, index in enumerate(held)}
+    place = {int(index): number for number, index in enumerate(kept)}
     flagged = [int(index) for index in ranked if result.is_issue[index]]
     match shown.kind:
         case "text":
-            columns["text"], columns["missing"] = _texts(shown.content, held, flagged, notes)
+            columns["text"], columns["missing"] = _texts(shown.content, kept, flagged, notes)
         case "table":
-            columns["columns"] = _table(shown.content, held, notes)
+            columns["columns"] = _table(shown.content, kept, notes)
         case "image":
             columns["pictures"] = {place[index]: url for index, url in _pictures(shown.content, flagged, notes).items()}
     return Embedded(as_json(columns), tuple(notes))
@@ -106,10 +106,10 @@ def fingerprint(result: AuditResult) -> str:
 
 
 def _texts(
-    content: Sequence[object], held: NDArray[np.int64], flagged: Sequence[int], notes: list[str]
+    content: Sequence[object], kept: NDArray[np.int64], flagged: Sequence[int], notes: list[str]
 ) -> tuple[list[str], list[int]]:
     """Flagged texts nearly whole while there is room, the others as snippets; and how much of each is missing."""
-    snippet = min(SNIPPET, TEXT_BUDGET // max(1, len(held)))
+    snippet = min(SNIPPET, TEXT_BUDGET // max(1, len(kept)))
     whole, room = set(), TEXT_BUDGET
     for index in flagged:
         room -= min(LONGEST, len(_text(content[index])))
@@ -118,7 +118,7 @@ def _texts(
             break
         whole.add(index)
     texts, missing = [], []
-    for index in held.tolist():
+    for index in kept.tolist():
         text = _text(content[index])
         texts.append(text[: LONGEST if index in whole else snippet])
         missing.append(len(text) - len(texts[-1]))
@@ -130,10 +130,10 @@ def _text(value: object) -> str:
 
 
 def _table(
-    content: Sequence[Mapping[str, object]], held: NDArray[np.int64], notes: list[str]
+    content: Sequence[Mapping[str, object]], kept: NDArray[np.int64], notes: list[str]
 ) -> list[dict[str, object]]:
-    rows = [content[index] for index in held.tolist()]
-    in_order = (content[index] for index in np.sort(held).tolist())  # and so are its columns
+    rows = [content[index] for index in kept.tolist()]
+    in_order = (content[index] for index in np.sort(kept).tolist())  # and so are its columns
     names = list(dict.fromkeys(itertools.chain.from_iterable(in_order)))
     most = min(MOST_COLUMNS, max(4, MOST_CELLS // max(1, len(rows))))
     if len(names) > most:

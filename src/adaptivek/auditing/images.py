@@ -1,4 +1,4 @@
-"""Pictures from files or bytes: small tensors to learn from, and thumbnails to look at."""
+"""Images as small tensors to learn from, and thumbnails to look at."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff"}
-SIDE, SMALL_SIDE = 32, 16  #: pixels to which pictures are brought; the latter if most are smaller than 24
-THUMBNAIL = 96
+from ..support.images import ImageError, ImageSource, load_pillow, read_image
 
-#: bytes, or where they are
-Picture = bytes | Path
+SIDE, SMALL_SIDE = 32, 16  #: pixels to which images are resized; the latter if most are smaller than 24
+THUMBNAIL = 96
 
 
 def list_folder(folder: Path) -> tuple[list[Path], list[str]]:
@@ -27,21 +25,22 @@ def list_folder(folder: Path) -> tuple[list[Path], list[str]]:
     return files, [path.relative_to(folder).parts[0] for path in files]
 
 
-def read_images(pictures: Sequence[Picture]) -> tuple[Tensor, list[int], list[tuple[int, str]]]:
+def read_images(sources: Sequence[ImageSource | None]) -> tuple[Tensor, list[int], list[tuple[int, str]]]:
     """(rows, channels, side, side) bytes of those that can be read, which these are, and the others with a reason."""
-    image = _pillow()
+    bilinear = load_pillow().Resampling.BILINEAR
     grey, sizes, good, bad = True, [], [], []
     arrays: list[Any] = []
-    for row, picture in enumerate(pictures):
+    for row, source in enumerate(sources):
         try:
-            with image.open(_opened(picture)) as opened:
-                grey = grey and opened.mode in ("1", "L", "LA", "I;16")
-                sizes.append(min(opened.size))
-                # one size for now; the smaller one is made of it below
-                arrays.append(np.asarray(opened.convert("RGB").resize((SIDE, SIDE), image.Resampling.BILINEAR)))
-                good.append(row)
-        except Exception as error:  # a broken file can make Pillow raise anything
-            bad.append((row, _reason(error)))
+            image = read_image(source)
+        except ImageError as error:
+            bad.append((row, str(error)))
+            continue
+        grey = grey and image.mode == "L"
+        sizes.append(min(image.size))
+        # one size for now; the smaller one is made of it below
+        arrays.append(np.asarray(image.convert("RGB").resize((SIDE, SIDE), bilinear)))
+        good.append(row)
     if not good:
         raise ValueError(f"audit: images must be readable, got {len(bad)} files of which none is: {bad[0][1]}")
     x = torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2)
@@ -51,48 +50,32 @@ def read_images(pictures: Sequence[Picture]) -> tuple[Tensor, list[int], list[tu
     return x.contiguous(), good, bad
 
 
-def thumbnails(pictures: Sequence[Picture]) -> Callable[[int], bytes]:
+def thumbnails(sources: Sequence[ImageSource | None]) -> Callable[[int], bytes]:
     """Small PNGs by place, made when they are asked for."""
-    image = _pillow()
 
     def make(place: int) -> bytes:
-        with image.open(_opened(pictures[place])) as opened:
-            small = opened.convert("RGB")
-            small.thumbnail((THUMBNAIL, THUMBNAIL))
-            file = io.BytesIO()
-            small.save(file, "PNG")
-            return file.getvalue()
+        small = read_image(sources[place]).convert("RGB")
+        small.thumbnail((THUMBNAIL, THUMBNAIL))
+        return _png(small)
 
     return make
 
 
 def of_tensor(x: Tensor) -> Callable[[int], bytes]:
     """Small PNGs of images that are tensors, (rows, channels, height, width), stretched from black to white."""
-    image = _pillow()
+    pillow = load_pillow()
 
     def make(place: int) -> bytes:
         one = x[place].float()
         one = ((one - one.min()) / (one.max() - one.min()).clamp(min=1e-6) * 255).byte().permute(1, 2, 0)
         array = one.numpy()
         array = array[..., :3] if array.shape[2] >= 3 else array[..., 0]
-        file = io.BytesIO()
-        image.fromarray(array).save(file, "PNG")
-        return file.getvalue()
+        return _png(pillow.fromarray(array))
 
     return make
 
 
-def _opened(picture: Picture) -> Any:
-    return io.BytesIO(picture) if isinstance(picture, bytes) else picture
-
-
-def _reason(error: Exception) -> str:
-    return "not an image that can be read" if type(error).__name__ == "UnidentifiedImageError" else str(error)[:200]
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ImportError("auditing images needs Pillow: pip install 'adaptivek[audit]'") from None
-    return Image
+def _png(image: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()

@@ -1,4 +1,4 @@
-"""Labels as they come, to whole numbers and names: what is wrong with them is said here."""
+"""Labels of any type to codes and class names; what cannot be a label is an error here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..support.labels import is_missing
+
 MOST_CLASSES = 5_000
 SHOWN = 5  #: examples in a message
 
@@ -16,19 +18,19 @@ SHOWN = 5  #: examples in a message
 class Labels(NamedTuple):
     codes: NDArray[np.int64]  #: (n,) of the rows that have a label
     classes: list[str]  #: names, in order of the codes
-    given: NDArray[np.bool_]  #: (all rows,) which rows have a label
+    labelled: NDArray[np.bool_]  #: (all rows,) which rows have a label
 
 
 def read_labels(values: Sequence[Any], names: Sequence[str] | None = None, owner: str = "labels") -> Labels:
     """Codes and names.
 
     Args:
-        values: one for each row; None, NaN and empty text are no label.
-        names: of the classes, where ``values`` are numbers from 0.
+        values: one for each row; what is no label, `is_missing` says.
+        names: of the classes, where ``values`` are their codes from 0.
         owner: what the labels are called in messages.
     """
-    plain = [_plain(value) for value in values]
-    given = np.array([value is not None for value in plain], dtype=bool)
+    plain = [None if is_missing(value, names is not None) else _plain(value) for value in values]
+    labelled = np.array([value is not None for value in plain], dtype=bool)
     known = [value for value in plain if value is not None]
     broken = [value for value in known if isinstance(value, float)]
     if broken:
@@ -48,13 +50,11 @@ def read_labels(values: Sequence[Any], names: Sequence[str] | None = None, owner
     single = [distinct[code] for code in np.flatnonzero(np.bincount(codes) < 2)]
     if single:
         raise ValueError(f"audit: {owner} must have at least two rows in every class; one only in {_listed(single)}")
-    return Labels(codes, [str(value if names is None else names[int(value)]) for value in distinct], given)
+    return Labels(codes, [str(value if names is None else names[int(value)]) for value in distinct], labelled)
 
 
-def _plain(value: Any) -> int | str | float | None:
-    """A whole number, a text, or a fraction, which no label may be; None if there is none."""
-    if value is None or value != value:  # NaN is not equal to itself
-        return None
+def _plain(value: Any) -> int | str | float:
+    """A whole number, a text, or a fraction, which no label may be."""
     if isinstance(value, str):
         return _of_text(value)
     if isinstance(value, (bool, np.bool_)):
@@ -64,13 +64,10 @@ def _plain(value: Any) -> int | str | float | None:
     return int(value) if isinstance(value, (int, np.integer)) else str(value)
 
 
-def _of_text(value: str) -> int | str | float | None:
+def _of_text(value: str) -> str | float:
     """A number that is written as text, as in CSV: only so that fractions are seen; names stay as they are."""
-    text = value.strip()
-    if not text:
-        return None
     try:
-        number = float(text)
+        number = float(value.strip())
     except ValueError:
         return value
     return value if number.is_integer() or not math.isfinite(number) else number

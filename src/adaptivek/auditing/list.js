@@ -30,7 +30,7 @@ function number(value) {
 
 function labels(i) {
   const line = element("span", "labels");
-  line.append(bdi(names[data.label[i]], "given"));
+  line.append(bdi(names[data.label[i]], "observed"));
   const value = decided.get(i);
   const target = decisionOf(i) === "fix" ? value : data.suggested[i];
   if (target !== data.label[i]) line.append(element("i", "arrow", "→"), bdi(names[target], "suggested"));

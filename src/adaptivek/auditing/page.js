@@ -1,11 +1,11 @@
 // Filters, clicks and keys.
 const field = (id) => document.getElementById(id);
-const SELECTS = ["given", "suggested", "decision", "sort"];
+const SELECTS = ["observed", "suggested", "decision", "sort"];
 let typing = 0;
 
 function filter() {
   return {
-    query: field("query").value, given: Number(field("given").value), suggested: Number(field("suggested").value),
+    query: field("query").value, observed: Number(field("observed").value), suggested: Number(field("suggested").value),
     decision: field("decision").value, sort: field("sort").value, onlyFlagged: field("only-flagged").checked,
   };
 }
@@ -15,9 +15,9 @@ function apply() {
   show(choose(filter(), decisionOf), now);
   const rows = shown.length === 1 ? "row" : "rows";
   field("shown").textContent = `${shown.length.toLocaleString("en")} ${rows} shown of ${count.toLocaleString("en")}`;
-  for (const button of document.querySelectorAll("[data-given]")) {
-    const { given, suggested } = button.dataset;
-    button.setAttribute("aria-pressed", given === field("given").value && suggested === field("suggested").value);
+  for (const button of document.querySelectorAll("[data-observed]")) {
+    const { observed, suggested } = button.dataset;
+    button.setAttribute("aria-pressed", observed === field("observed").value && suggested === field("suggested").value);
   }
 }
 
@@ -55,7 +55,7 @@ function takeBack() {
   progress();
 }
 
-for (const id of ["given", "suggested"]) field(id).append(...names.map((name, code) => new Option(name, code)));
+for (const id of ["observed", "suggested"]) field(id).append(...names.map((name, code) => new Option(name, code)));
 for (const id of [...SELECTS, "only-flagged"]) field(id).addEventListener("change", apply);
 field("query").addEventListener("input", () => {
   clearTimeout(typing);
@@ -67,12 +67,12 @@ field("clear").addEventListener("click", () => {
   apply();
 });
 
-for (const button of document.querySelectorAll("[data-given]")) {
+for (const button of document.querySelectorAll("[data-observed]")) {
   button.addEventListener("click", () => {
-    field("given").value = button.dataset.given;
+    field("observed").value = button.dataset.observed;
     field("suggested").value = button.dataset.suggested;
     // what agrees is not flagged
-    if (button.dataset.given === button.dataset.suggested) field("only-flagged").checked = false;
+    if (button.dataset.observed === button.dataset.suggested) field("only-flagged").checked = false;
     apply();
     field("suspects").scrollIntoView();
     list.focus({ preventScroll: true });

@@ -1,4 +1,4 @@
-"""The audit as one page: the number, where the noise is, and the suspects to decide on."""
+"""The audit as one page: the noise ratio, where the noise is, and the flagged rows to decide on."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ NO = "\N{EN DASH}"
 
 @dataclass(frozen=True)
 class Cell:
-    """Of the heat map: rows of a true class that were given a label."""
+    """Of the heat map: rows of a true class with an observed label."""
 
-    given: int
+    observed: int
     true: int
     text: str
     about: str
@@ -41,7 +41,7 @@ class Cell:
 class Bar:
     """A line of a list: a class or a pair, with what a click filters by."""
 
-    given: int
+    observed: int
     suggested: int  #: -1 for any
     names: tuple[str, ...]
     value: str
@@ -77,7 +77,7 @@ def page(result: AuditResult, shown: Shown, title: str) -> str:
         pairs=pairs(result),
         bars=class_bars(result),
         histogram=Markup(histogram(result)),
-        has_cut=math.isfinite(result.loss_cut),
+        has_threshold=math.isfinite(result.loss_cut),
         settings=[(plain(str(name)), plain(str(value))[:300]) for name, value in result.settings.items()],
     )
 
@@ -107,10 +107,10 @@ def reading(result: AuditResult) -> list[str]:
     if not flagged:
         return [
             "No row is flagged: as far as the model can tell, the labels are clean. "
-            f"Up to {percent(result.noise_ratio_high)} wrong labels cannot be excluded."
+            f"Up to {percent(result.noise_ratio_high)} noisy labels cannot be excluded."
         ]
     frequency = f"about one label in {1 / ratio:.0f}" if 0.001 <= ratio <= 0.34 else f"about {percent(ratio)} of labels"
-    said = [f"{frequency.capitalize()} looks wrong." if "one" in frequency else f"{frequency.capitalize()} look wrong."]
+    said = [f"{frequency.capitalize()} looks noisy." if "one" in frequency else f"{frequency.capitalize()} look noisy."]
     sizes = np.bincount(result.label, minlength=len(result.classes))
     noise = np.where(sizes >= FEW, np.nan_to_num(result.noise_per_class), 0.0)
     worst = int(noise.argmax())
@@ -119,38 +119,40 @@ def reading(result: AuditResult) -> list[str]:
         said.append(f"The noisiest class is “{name}”: {percent(float(noise[worst]))} of the rows labelled so.")
     most = pairs(result)[:1]
     if most:
-        given, suggested = most[0].names
-        said.append(f"The most frequent mix-up is “{suggested}” labelled as “{given}” ({most[0].detail}).")
+        observed, suggested = most[0].names
+        said.append(f"The most frequent confusion is “{suggested}” labelled as “{observed}” ({most[0].detail}).")
     return said
 
 
 def heat_map(result: AuditResult) -> list[list[Cell]]:
-    """A line for each true class, a cell for each label it was given."""
+    """A line for each true class, a cell for each observed label."""
     names = [short(name) for name in result.classes]
-    wrong = np.nan_to_num(result.transition) * (1 - np.eye(len(names)))
-    most = max(float(wrong.max(initial=0)), 0.02)  # or a hundredth of a percent would glow
+    noisy = np.nan_to_num(result.transition) * (1 - np.eye(len(names)))
+    most = max(float(noisy.max(initial=0)), 0.02)  # or a hundredth of a percent would glow
     counts = dict(_flagged_pairs(result))
     lines = []
     for true, shares in enumerate(result.transition.tolist()):
         line = []
-        for given, share in enumerate(shares):
+        for observed, share in enumerate(shares):
             known = math.isfinite(share)
             text = f"{100 * share:.0f}" if known and share >= 0.005 else "\N{MIDDLE DOT}" if known else ""
-            number = counts.get((given, true), 0)
-            about = f"{names[true]} labelled as {names[given]}: {percent(share)} of {names[true]}, {number:,} flagged"
-            line.append(Cell(given, true, text, about, round(float(wrong[true, given]) / most, 3)))
+            number = counts.get((observed, true), 0)
+            about = (
+                f"{names[true]} labelled as {names[observed]}: {percent(share)} of {names[true]}, {number:,} flagged"
+            )
+            line.append(Cell(observed, true, text, about, round(float(noisy[true, observed]) / most, 3)))
         lines.append(line)
     return lines
 
 
 def pairs(result: AuditResult) -> list[Bar]:
-    """The most frequent pairs of given and suggested label among the flagged rows."""
+    """The most frequent pairs of observed and suggested label among the flagged rows."""
     names = [short(name) for name in result.classes]
     found = _flagged_pairs(result)[: MOST_PAIRS if len(names) <= MOST_CLASSES else 2 * MOST_PAIRS]
     most = max((number for _, number in found), default=1)
     return [
-        Bar(given, true, (names[given], names[true]), f"{number:,}", f"{number:,} flagged", number / most)
-        for (given, true), number in found
+        Bar(observed, true, (names[observed], names[true]), f"{number:,}", f"{number:,} flagged", number / most)
+        for (observed, true), number in found
     ]
 
 
@@ -211,9 +213,11 @@ def _rows(number: int) -> str:
 
 
 def _flagged_pairs(result: AuditResult) -> list[tuple[tuple[int, int], int]]:
-    """((given, suggested), number), the most frequent first."""
+    """((observed, suggested), number), the most frequent first."""
     chosen = result.is_issue & (result.label != result.suggested_label)
     both = np.stack([result.label[chosen], result.suggested_label[chosen]], 1)
     values, numbers = np.unique(both, axis=0, return_counts=True)
-    found = [((int(given), int(true)), int(number)) for (given, true), number in zip(values, numbers, strict=True)]
+    found = [
+        ((int(observed), int(true)), int(number)) for (observed, true), number in zip(values, numbers, strict=True)
+    ]
     return sorted(found, key=lambda each: -each[1])

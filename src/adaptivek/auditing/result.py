@@ -16,23 +16,23 @@ from ..support.files import harmless, write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .given import Given
+    from .data import AuditData
 
 
 @dataclass(frozen=True, eq=False)
 class AuditResult:
     """One entry of every array of length n for each row that could be read."""
 
-    row: NDArray[np.int64]  #: (n,) number in the data as given, from 0; rows that were skipped are absent
-    label: NDArray[np.int64]  #: (n,) codes into classes
+    row: NDArray[np.int64]  #: (n,) number in the original data, from 0; rows that were skipped are absent
+    label: NDArray[np.int64]  #: (n,) the observed label, a code into classes
     suggested_label: NDArray[np.int64]  #: (n,) codes into classes; the label itself where it is not flagged
-    score: NDArray[np.float32]  #: (n,) from 0, surely wrong, to 1, surely right
-    is_issue: NDArray[np.bool_]  #: (n,) their number agrees with the ratio
-    loss: NDArray[np.float32]  #: (n,) the loss of the histogram
-    loss_cut: float  #: between flagged and not; NaN if there is no such number
+    score: NDArray[np.float32]  #: (n,) from 0, surely noisy, to 1, surely clean
+    is_issue: NDArray[np.bool_]  #: (n,) flagged: as many rows as the noise ratio says
+    loss: NDArray[np.float32]  #: (n,) the per-sample loss of the histogram
+    loss_cut: float  #: the threshold that leaves as many rows beyond it as are flagged; NaN if none are
     classes: list[str]  #: names in order of the codes
-    transition: NDArray[np.float64]  #: (K, K) [true, given] share of the rows of a true class given a label
-    noise_per_class: NDArray[np.float64]  #: (K,) share of wrong labels among rows given this label
+    transition: NDArray[np.float64]  #: (K, K) [true, observed] share of the rows of a true class with this label
+    noise_per_class: NDArray[np.float64]  #: (K,) share of noisy labels among the rows with this label
     noise_ratio: float
     noise_ratio_low: float
     noise_ratio_high: float
@@ -41,7 +41,7 @@ class AuditResult:
     skipped: list[tuple[int, str]]  #: rows that could not be read, and why
     seconds: float
     settings: dict[str, Any]
-    given: Given | None = field(default=None, repr=False)  #: the data, for the page and the cleaned copy
+    given: AuditData | None = field(default=None, repr=False)  #: the data, for the page and the cleaned copy
 
     @property
     def summary(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ function choose(filter, decisionOf) {
   const row = /^#\d+$/.test(query) ? Number(query.slice(1)) : null;
   return sorted(filter.sort).filter((i) =>
     (!filter.onlyFlagged || data.flagged[i]) &&
-    (filter.given < 0 || data.label[i] === filter.given) &&
+    (filter.observed < 0 || data.label[i] === filter.observed) &&
     (filter.suggested < 0 || data.suggested[i] === filter.suggested) &&
     (filter.decision === "any" || decisionOf(i) === filter.decision) &&
     (query === "" || (row === null ? wordsOf(i).includes(query) : data.row[i] === row)));

@@ -12,13 +12,24 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from .given import Given, Rows, WriteClean, clean_list, from_dataset, from_frame, from_pictures, from_tensor, from_texts
+from ..support.images import hub_images
+from .data import (
+    AuditData,
+    Rows,
+    WriteClean,
+    clean_list,
+    from_dataset,
+    from_frame,
+    from_images,
+    from_tensor,
+    from_texts,
+)
 from .images import list_folder
 
 SEPARATORS = ",;\t|"
 
 
-def find(data: Any, labels: Any, text: str | None) -> Given:
+def load(data: Any, labels: Any, text: str | None) -> AuditData:
     """Whatever users pass to `audit`."""
     if isinstance(data, (str, Path)):
         return read(str(data), labels, text)
@@ -27,14 +38,14 @@ def find(data: Any, labels: Any, text: str | None) -> Given:
             raise ValueError(f"audit: features must be numbers, got an array of {data.dtype}")
         data = torch.from_numpy(np.ascontiguousarray(data))
     if isinstance(data, Tensor):
-        return from_tensor(data, _needed(labels))
+        return from_tensor(data, _required(labels))
     if hasattr(data, "iloc") and hasattr(data, "columns"):
-        return from_frame(data, _needed(labels), text, clean_frame(data))
+        return from_frame(data, _required(labels), text, clean_frame(data))
     if hasattr(data, "column_names") and hasattr(data, "features"):
-        return from_hugging_face(data, _needed(labels), text)
+        return from_hugging_face(data, _required(labels), text)
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], str):
-        values = [str(label) for label in _needed(labels)]
-        return from_texts(data, _needed(labels), clean_list(values))
+        values = [str(label) for label in _required(labels)]
+        return from_texts(data, _required(labels), clean_list(values))
     if isinstance(data, Dataset) or (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         return from_dataset(data, None if labels is None else _sequence(labels))
     raise TypeError(
@@ -43,39 +54,37 @@ def find(data: Any, labels: Any, text: str | None) -> Given:
     )
 
 
-def read(source: str, labels: Any, text: str | None) -> Given:
+def read(source: str, labels: Any, text: str | None) -> AuditData:
     """A file, a folder of images, or hub:owner/name."""
     if source.startswith("hub:"):
-        return from_hugging_face(_hub(source.removeprefix("hub:")), _needed(labels), text)
+        return from_hugging_face(_hub(source.removeprefix("hub:")), _required(labels), text)
     path = Path(source)
     if path.is_dir():
         files, values = list_folder(path)
         names = [file.relative_to(path).as_posix() for file in files]
-        return from_pictures(files, values, clean_list(values, "file", names))
+        return from_images(files, values, clean_list(values, "file", names))
     if not path.is_file():
         raise FileNotFoundError(f"audit: {source} must be a file, a folder of images, or hub:owner/name; not found")
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        values = read_array(labels) if isinstance(labels, (str, Path)) else _needed(labels)
+        values = read_array(labels) if isinstance(labels, (str, Path)) else _required(labels)
         return from_tensor(torch.from_numpy(np.ascontiguousarray(_numbers(path))), values)
     if suffix in (".csv", ".tsv", ".txt"):
         frame, separator = _read_csv(path)
-        return from_frame(frame, _needed(labels), text, clean_frame(frame, separator))
+        return from_frame(frame, _required(labels), text, clean_frame(frame, separator))
     if suffix in (".parquet", ".pq"):
         table = _read_parquet(path)
-        return from_frame(table.to_pandas(), _needed(labels), text, _clean_parquet(table))
+        return from_frame(table.to_pandas(), _required(labels), text, _clean_parquet(table))
     raise ValueError(f"audit: {source} must be .csv, .tsv, .parquet, .npy or a folder of images, got {suffix!r}")
 
 
-def from_hugging_face(dataset: Any, label: Any, text: str | None) -> Given:
+def from_hugging_face(dataset: Any, label: Any, text: str | None) -> AuditData:
     """A `datasets.Dataset`: its images, or its columns as a table."""
     if isinstance(label, str) and label not in dataset.column_names:
         raise ValueError(f"audit: label must be a column, one of {', '.join(dataset.column_names)}; got {label!r}")
     values = list(dataset[label][:]) if isinstance(label, str) else _sequence(label)
     feature: Any = dataset.features.get(label) if isinstance(label, str) else None
     names = feature.names if type(feature).__name__ == "ClassLabel" else None
-    if names is not None:  # -1 is how the Hub marks labels that were never published
-        values = [None if value == -1 else value for value in values]
 
     def write_clean(folder: Path, flagged: Rows) -> str:
         keep = np.setdiff1d(np.arange(len(dataset)), flagged)
@@ -84,11 +93,7 @@ def from_hugging_face(dataset: Any, label: Any, text: str | None) -> Given:
 
     images = [name for name, kind in dataset.features.items() if type(kind).__name__ == "Image"]
     if images and text is None:
-        from datasets import Image
-
-        encoded = dataset.cast_column(images[0], Image(decode=False))[images[0]][:]
-        pictures = [one["bytes"] or Path(one["path"]) for one in encoded]
-        return from_pictures(pictures, values, write_clean, names)
+        return from_images(hub_images(dataset, images[0]), values, write_clean, names)
     frame = dataset.to_pandas()
     if isinstance(label, str):
         frame = frame.drop(columns=[label])
@@ -198,7 +203,7 @@ def _pandas() -> Any:
     return pandas
 
 
-def _needed(labels: Any) -> Any:
+def _required(labels: Any) -> Any:
     if labels is None:
         raise ValueError("audit: label must be given: the name of a column, or one label for each row")
     return labels if isinstance(labels, str) else _sequence(labels)

@@ -1,11 +1,11 @@
-"""One training run that judges every row by a network that has never seen it.
+"""One training run with a held-out prediction for every row.
 
-The rows are cut into halves. Two networks share the run, each trained on a half and asked about the other: together
-they cost what one network on all rows does, and no label has been learned by heart by the network that judges it.
+The rows are split into halves. Two networks share the run, each trained on one half and predicting the other: together
+they cost what one network on all rows does, and no row is predicted by a network that may have memorised its label.
 
-Half-way stock is taken. From then on both train on what the other one believes of their rows (`beliefs`), which is
-brought up to date once. If the ratio is hardly known by then, or hard rows are mislabelled more often, beliefs would
-repeat the networks' errors, and all goes on as before.
+Half-way the noise is estimated. From then on each network trains on label posteriors from the predictions of the other
+(`label_posterior`), which are updated once. If the noise ratio is not reliable by then, or hard rows are mislabelled
+more often, posteriors would repeat the networks' errors, and training goes on as before.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ from ..networks.views import augment
 from ..support.files import whole
 from ..support.streams import stream
 from ..support.threads import flops, suited, using
-from .beliefs import Stock, believe, take_stock
 from .criterion import EarlyLearning, criterion
 from .dynamics import Codes, Dynamics
-from .estimate import Slots
-from .floor import Ratio
+from .label_posterior import label_posterior
+from .noise_estimate import NoiseEstimate, estimate_noise
+from .noise_floor import NoiseRatio
+from .predictions import Predictions
 
-JUDGE_BATCH = 1_000
+PREDICT_BATCH = 1_000
 RAMP = 50  #: steps in which the learning rate rises
 MEMORY = 400_000_000  #: bytes that the robust method may remember; beyond, one that remembers nothing
 FEW_EPOCHS = 6  #: with fewer there is no second half
-AT_ONCE = 50  #: steps that are remembered together, which is faster than one by one
+AT_ONCE = 50  #: steps that are recorded together, which is faster than one by one
 MOST_REPEATS = 5  #: how often a row of a rare class is seen in an epoch, at most
 
 #: the inputs of these rows
@@ -105,10 +106,10 @@ class Run:
         self.optimizer = make_optimizer(plan, [weight for model in self.models for weight in model.parameters()])
         self.criterion = criterion(plan.chosen(len(labels), classes), len(labels), classes, plan.epochs * self.steps)
         self.criterion.to(self.device)
-        #: epochs after which beliefs are taken; none where the method keeps no table that they could go into
-        turns = plan.epochs >= FEW_EPOCHS and isinstance(self.criterion, EarlyLearning)
-        self.turns: tuple[int, ...] = (plan.epochs // 2, plan.epochs * 3 // 4) if turns else ()
-        self.stock: Stock | None = None  #: what was known when rows were first believed
+        #: epochs after which label posteriors are set; none where the method keeps no table that they could go into
+        updates = plan.epochs >= FEW_EPOCHS and isinstance(self.criterion, EarlyLearning)
+        self.updates: tuple[int, ...] = (plan.epochs // 2, plan.epochs * 3 // 4) if updates else ()
+        self.noise: NoiseEstimate | None = None  #: of half-way, if it was reliable
         self.threads = 0  #: on a processor, chosen when training begins; 0: they do not matter
 
     def epoch(self, step: Callable[[], None] = lambda: None) -> None:
@@ -124,35 +125,38 @@ class Run:
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(zlib.crc32(f"{self.plan.seed} {self.done}".encode()))
             self._train(step)
-        if self._judges():
+        if self._predicts_now():
             for model, half in zip(self.models, self.halves[::-1], strict=True):
-                self._judge(model, half)
+                self._predict_held_out(model, half)
         self.done += 1
-        if self.done in self.turns:
-            self._turn()
+        if self.done in self.updates:
+            self._update_posterior()
 
-    def _judges(self) -> bool:
-        """Whether the other half is asked about in this epoch.
+    def _predicts_now(self) -> bool:
+        """Whether each network predicts the other half in this epoch.
 
-        At the end of a stage and two epochs before; after the last one, or if there are none in the later half, at
-        every third.
+        At an update and two epochs before; after the last update every third epoch. If there are no updates, every
+        third epoch of the later half.
         """
-        done, last = self.done + 1, self.turns[-1] if self.turns else (self.plan.epochs - 1) // 2
-        return any(turn - done in (0, 2) for turn in self.turns) or (done > last and (self.plan.epochs - done) % 3 == 0)
+        done, last = self.done + 1, self.updates[-1] if self.updates else (self.plan.epochs - 1) // 2
+        before_update = any(update - done in (0, 2) for update in self.updates)
+        return before_update or (done > last and (self.plan.epochs - done) % 3 == 0)
 
-    def _turn(self) -> None:
-        """Take stock the first time, and train on beliefs if enough was known then."""
-        labels, other = self.labels.cpu().numpy(), Slots(*self.dynamics.other.tables())
-        first = self.done == self.turns[0]
+    def _update_posterior(self) -> None:
+        """Estimate the noise the first time, and train on label posteriors if the estimate was reliable."""
+        labels, held_out = self.labels.cpu().numpy(), Predictions(*self.dynamics.held_out.tables())
+        first = self.done == self.updates[0]
         if first:
-            stock = take_stock(other, Slots(*self.dynamics.own.tables()), labels, self.classes)
-            self.stock = stock if stock.known else None
-        if self.stock is not None:
+            in_sample = Predictions(*self.dynamics.in_sample.tables())
+            noise = estimate_noise(held_out, in_sample, labels, self.classes)
+            self.noise = noise if noise.reliable else None
+        if self.noise is not None:
             assert isinstance(self.criterion, EarlyLearning)
-            for rows, beliefs in believe(other, labels, self.classes, self.stock.ratio.ratio, self.plan.seed):
-                self.criterion.believe(rows, torch.from_numpy(beliefs))
-        if first or self.stock is not None:
-            self.dynamics.forget_others()
+            ratio = self.noise.ratio.ratio
+            for rows, posterior in label_posterior(held_out, labels, self.classes, ratio, self.plan.seed):
+                self.criterion.set_posterior(rows, torch.from_numpy(posterior))
+        if first or self.noise is not None:
+            self.dynamics.reset_held_out()
 
     def _batches(self) -> Iterator[tuple[Codes, int]]:
         """The rows of each step, those of the first half first, and how many these are."""
@@ -170,7 +174,7 @@ class Run:
         for model in self.models:
             model.train()
         seen: list[tuple[Codes, Tensor]] = []
-        for at, (rows, cut) in enumerate(self._batches()):
+        for at, (rows, first) in enumerate(self._batches()):
             passed = self.done * self.steps + at
             for group in self.optimizer.param_groups:
                 group["lr"] = self.plan.learning_rate * rate_at(passed, self.plan.epochs * self.steps)
@@ -178,20 +182,21 @@ class Run:
             x = self.fetch(rows).to(self.device)
             if self.plan.augment:
                 x = augment(x, _moves(len(rows)).to(self.device))
-            outputs = [self._output(model, part) for model, part in zip(self.models, (x[:cut], x[cut:]), strict=True)]
+            parts = (x[:first], x[first:])
+            outputs = [self._output(model, part) for model, part in zip(self.models, parts, strict=True)]
             logits = torch.cat([output.detach() for output in outputs])
             gradient = self.criterion.gradient(logits, self.labels[index], index)
             self.optimizer.zero_grad()
-            torch.autograd.backward(outputs, (gradient[:cut], gradient[cut:]))
+            torch.autograd.backward(outputs, (gradient[:first], gradient[first:]))
             self.optimizer.step()
             seen.append((rows, logits))
             if len(seen) == AT_ONCE or at + 1 == self.steps:
-                self._remember(seen)
+                self._record(seen)
                 seen = []
             step()
 
-    def _remember(self, seen: list[tuple[Codes, Tensor]]) -> None:
-        """What was seen in some steps, a row once."""
+    def _record(self, seen: list[tuple[Codes, Tensor]]) -> None:
+        """The logits of some steps, each row once."""
         rows, places = np.unique(np.concatenate([rows for rows, _ in seen]), return_index=True)
         index, at = (torch.from_numpy(numbers).to(self.device) for numbers in (rows, places))
         logits = torch.cat([logits for _, logits in seen])
@@ -200,18 +205,18 @@ class Run:
                 "audit: the network must give finite logits, got NaN or infinite ones: try a smaller learning_rate, or "
                 "look for extreme values in the inputs"
             )
-        self.dynamics.trained_on(index, logits[at], self.labels[index])
+        self.dynamics.add_step(index, logits[at], self.labels[index])
 
     @torch.no_grad()
-    def _judge(self, model: nn.Module, rows: Codes) -> None:
+    def _predict_held_out(self, model: nn.Module, rows: Codes) -> None:
         model.eval()
-        for start in range(0, len(rows), JUDGE_BATCH):
-            part = rows[start : start + JUDGE_BATCH]
+        for start in range(0, len(rows), PREDICT_BATCH):
+            part = rows[start : start + PREDICT_BATCH]
             x = self.fetch(part).to(self.device)
             p = self._output(model, x).softmax(1)
             if self.plan.augment:  # it was trained on mirrored ones too
                 p = (p + self._output(model, x.flip(-1)).softmax(1)) / 2
-            self.dynamics.never_seen(torch.from_numpy(part).to(self.device), p)
+            self.dynamics.add_held_out(torch.from_numpy(part).to(self.device), p)
 
     def _output(self, model: nn.Module, x: Tensor) -> Tensor:
         half = torch.autocast("cuda", torch.bfloat16) if self.device.type == "cuda" else nullcontext()
@@ -240,15 +245,15 @@ class Run:
         """Write all that changes while training; there whole or not at all."""
         parts = [part.state_dict() for part in self._parts]
         dynamics = self.dynamics.state_dict()
-        stock = None if self.stock is None else list(self.stock.ratio)
-        state = {"parts": parts, "done": self.done, "dynamics": dynamics, "stock": stock, "identity": self.identity()}
+        noise = None if self.noise is None else list(self.noise.ratio)
+        state = {"parts": parts, "done": self.done, "dynamics": dynamics, "noise": noise, "identity": self.identity()}
         with whole(path) as partial:
             torch.save(state, partial)
 
     def load(self, path: Path) -> None:
         try:
             state = torch.load(path, weights_only=True, map_location="cpu")
-            same = state["identity"] == self.identity()
+            same, noise = state["identity"] == self.identity(), state["noise"]
         except Exception as error:  # whatever a file that is no checkpoint makes torch raise
             raise ValueError(f"audit: {path} must be a checkpoint to resume from: {error}") from None
         if not same:
@@ -257,9 +262,10 @@ class Run:
             part.load_state_dict(saved)
         self.dynamics.load_state_dict(state["dynamics"])
         self.done = state["done"]
-        if state["stock"] is not None:
+        if noise is not None:
             assert isinstance(self.criterion, EarlyLearning)
-            self.stock, self.criterion.believes = Stock(Ratio(*state["stock"]), hard=False), True
+            self.noise = NoiseEstimate(NoiseRatio(*noise), instance_dependent=False)
+            self.criterion.uses_posterior = True
 
 
 def _halves(labels: Codes, seed: int) -> list[Codes]:

@@ -1,4 +1,4 @@
-"""scikit-learn: a classifier for tables whose labels are partly wrong."""
+"""scikit-learn: a classifier for tables with noisy labels."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ except ImportError:
     raise ImportError("adaptivek.integrations.sklearn needs scikit-learn: pip install 'adaptivek[sklearn]'") from None
 
 
-class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
-    """A neural network that leaves out samples whose label looks wrong.
+class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
+    """A neural network that is robust to noisy labels, by any method with one network.
 
     Features should be of like size: put a ``StandardScaler`` before it.
 
@@ -50,9 +50,9 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         classes_: the labels that there are.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X has names.
-        noise_ratio_: share of the labels that were not believed in the last epochs.
+        noise_ratio_: share of the labels found noisy in the last epochs.
         label_quality_: (rows,) how well each label fits, from 0 (suspicious) to 1: the probability of the
-            given label, averaged over the epochs after warm-up.
+            observed label, averaged over the epochs after warm-up.
         module_: the trained network.
         n_iter_: epochs done.
     """
@@ -82,8 +82,8 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> AdaptiveKClassifier:  # noqa: N803
-        """Train on rows ``X`` (samples, features) with labels ``y``, of which some may be wrong."""
+    def fit(self, X: ArrayLike, y: ArrayLike) -> NoisyLabelClassifier:  # noqa: N803
+        """Train on rows ``X`` (samples, features) with labels ``y``, of which some may be noisy."""
         method = self._check()
         X, y = validate_data(self, X, y, dtype=np.float32)  # noqa: N806
         check_classification_targets(y)
@@ -99,7 +99,7 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         """(samples, classes) probabilities, in the order of ``classes_``."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)  # noqa: N806
-        # in double: a row's answer must not depend on what is beside it, as in single precision it does a little
+        # in double: a prediction must not depend on the rows beside it, as in single precision it does a little
         module = copy.deepcopy(self.module_).double().eval()
         with torch.no_grad():
             logits = [module(rows) for rows in torch.split(torch.tensor(X, device=self.device), 4096)]
@@ -123,11 +123,11 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
         ).to(x.device)
         optimizer = torch.optim.SGD(model.parameters(), lr=self.learning_rate)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, max(self.warmup_epochs, 1), gamma=0.2)
-        quality, judged = torch.zeros(rows, device=x.device), 0
+        quality, counted = torch.zeros(rows, device=x.device), 0
         for epoch in range(self.epochs):
             criterion.start_epoch(epoch, _full_pass(model, x, y) if method.full_pass else None)
             model.train()
-            judged += epoch >= warmup
+            counted += epoch >= warmup
             for index in torch.split(torch.randperm(rows).to(x.device), self.batch_size):
                 output, label = model(x[index]), y[index]
                 optimizer.zero_grad()
@@ -137,7 +137,7 @@ class AdaptiveKClassifier(ClassifierMixin, BaseEstimator):
                     quality[index] += output.detach().softmax(1).gather(1, label[:, None])[:, 0].nan_to_num(0.0)
             scheduler.step()
         self.noise_ratio_ = criterion.noise_ratio
-        self.label_quality_ = (quality / max(judged, 1)).clamp(0, 1).cpu().numpy()
+        self.label_quality_ = (quality / max(counted, 1)).clamp(0, 1).cpu().numpy()
         self.n_iter_ = self.epochs
 
     def _layers(self, features: int, classes: int) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Columns of a table to numbers around 0."""
+"""Columns of a table to features around 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data that users bring, of whatever kind, as what the audit needs: inputs, labels, and how to show and write rows."""
+"""Data of any kind in the form that the audit needs: inputs, labels, and how to show and write rows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..support.images import ImageSource
 from ..support.text import tokenise, words
-from .encode import encode_table, find_text
-from .images import Picture, of_tensor, read_images, thumbnails
+from .images import of_tensor, read_images, thumbnails
 from .labels import read_labels
 from .networks import standardised, taken_from
+from .table_features import encode_table, find_text
 from .training import Fetch
 
 if TYPE_CHECKING:
@@ -29,15 +30,15 @@ WriteClean = Callable[[Path, Rows], str]
 
 
 @dataclass(frozen=True)
-class Given:
-    """A data set made ready."""
+class AuditData:
+    """A data set with labels, ready to train on."""
 
     kind: str  #: text, image, table or features
-    fetch: Fetch  #: inputs by place among the rows that are left
+    fetch: Fetch  #: inputs by place among the rows that can be used
     inputs: int  #: features, channels or words: what a network must know of them
-    labels: Rows  #: (n,) codes
+    labels: Rows  #: (n,) codes of the observed labels
     classes: list[str]
-    row: Rows  #: (n,) number of each in the data as given
+    row: Rows  #: (n,) number of each in the original data
     skipped: list[tuple[int, str]]
     write_clean: WriteClean
     content: Any = None  #: what the page shows: texts, dicts, a function to thumbnails
@@ -46,7 +47,7 @@ class Given:
 
 def from_frame(
     frame: pd.DataFrame, label: str | Sequence[Any], text: str | None, write_clean: WriteClean, names: Any = None
-) -> Given:
+) -> AuditData:
     """A table: its text column if it has one, else all its columns."""
     columns = [str(name) for name in frame.columns]
     frame = frame.set_axis(columns, axis=1)
@@ -64,12 +65,12 @@ def from_frame(
     x, left_out = encode_table(inputs.iloc[row])
     about = {"label": _name(label), "columns": [name for name in inputs.columns if name not in left_out]}
     content = _Cells(inputs, row)
-    return Given("table", taken_from(x), x.shape[1], labels, classes, row, skipped, write_clean, content, about)
+    return AuditData("table", taken_from(x), x.shape[1], labels, classes, row, skipped, write_clean, content, about)
 
 
 def from_texts(
     texts: Sequence[str], values: Sequence[Any], write_clean: WriteClean, names: Any = None, about: Any = None
-) -> Given:
+) -> AuditData:
     _check_length(len(values), len(texts))
     filled = np.array([bool(words(text)) for text in texts], dtype=bool)
     if not filled.any():
@@ -78,23 +79,23 @@ def from_texts(
     row, labels, classes, skipped = _labelled(list(values), filled, empty, names, (about or {}).get("label", "labels"))
     left = [texts[number] for number in row]
     x, _, vocabulary = tokenise(left, [])
-    return Given("text", taken_from(x), vocabulary, labels, classes, row, skipped, write_clean, left, about or {})
+    return AuditData("text", taken_from(x), vocabulary, labels, classes, row, skipped, write_clean, left, about or {})
 
 
-def from_pictures(
-    pictures: Sequence[Picture], values: Sequence[Any], write_clean: WriteClean, names: Any = None
-) -> Given:
-    x, good, bad = read_images(pictures)
-    readable = np.zeros(len(pictures), bool)
+def from_images(
+    sources: Sequence[ImageSource | None], values: Sequence[Any], write_clean: WriteClean, names: Any = None
+) -> AuditData:
+    x, good, bad = read_images(sources)
+    readable = np.zeros(len(sources), bool)
     readable[good] = True
     row, labels, classes, skipped = _labelled(list(values), readable, bad, names)
     place = np.cumsum(readable) - 1
-    content = thumbnails([pictures[number] for number in row])
+    content = thumbnails([sources[number] for number in row])
     fetch = taken_from(x[torch.from_numpy(place[row])])
-    return Given("image", fetch, x.shape[1], labels, classes, row, skipped, write_clean, content)
+    return AuditData("image", fetch, x.shape[1], labels, classes, row, skipped, write_clean, content)
 
 
-def from_tensor(x: Tensor, values: Sequence[Any]) -> Given:
+def from_tensor(x: Tensor, values: Sequence[Any]) -> AuditData:
     """Features (rows, n), or images (rows, channels, height, width)."""
     if x.dim() not in (2, 4) or not len(x) or x.is_complex():
         raise ValueError(
@@ -117,11 +118,11 @@ def from_tensor(x: Tensor, values: Sequence[Any]) -> Given:
         content = of_tensor(x)
     kind = "features" if x.dim() == 2 else "image"
     clean = clean_list([str(value) for value in values])
-    return Given(kind, taken_from(x), x.shape[1], labels, classes, row, skipped, clean, content)
+    return AuditData(kind, taken_from(x), x.shape[1], labels, classes, row, skipped, clean, content)
 
 
-def from_dataset(dataset: Any, values: Sequence[Any] | None) -> Given:
-    """A torch Dataset of ``(input, label)``, or of inputs alone where labels are given beside it."""
+def from_dataset(dataset: Any, values: Sequence[Any] | None) -> AuditData:
+    """A torch Dataset of ``(input, label)``, or of inputs alone with labels beside it."""
     if values is None:
         if not len(dataset) or not isinstance(dataset[0], (tuple, list)) or len(dataset[0]) < 2:
             raise ValueError("audit: labels must be given for a data set whose samples are not (input, label)")
@@ -148,19 +149,19 @@ def from_dataset(dataset: Any, values: Sequence[Any] | None) -> Given:
         def content(place: int) -> bytes:
             return of_tensor(input_of(int(row[place]))[None])(0)
 
-    return Given(kind, fetch, inputs, labels, classes, row, skipped, clean, content)
+    return AuditData(kind, fetch, inputs, labels, classes, row, skipped, clean, content)
 
 
 def clean_list(labels: Sequence[str], column: str = "row", names: Sequence[str] | None = None) -> WriteClean:
-    """Of data that has no columns: which rows are left, by number or name, and their labels."""
+    """For data that has no columns: the rows that are not flagged, by number or name, and their labels."""
 
     def write(folder: Path, flagged: Rows) -> str:
-        gone = set(flagged.tolist())
+        dropped = set(flagged.tolist())
         with (folder / "clean.csv").open("w", newline="", encoding="utf-8") as file:
             lines = csv.writer(file)
             lines.writerow([column, "label"])
-            named = range(len(labels)) if names is None else names
-            lines.writerows((name, labels[i]) for i, name in enumerate(named) if i not in gone)
+            listed = range(len(labels)) if names is None else names
+            lines.writerows((name, labels[i]) for i, name in enumerate(listed) if i not in dropped)
         return "clean.csv"
 
     return write
@@ -195,8 +196,8 @@ def _labelled(
     """Rows that can be used, their labels, the classes, and the rows that cannot."""
     numbers = np.flatnonzero(readable)
     labels = read_labels([_item(values[number]) for number in numbers], names, owner)
-    bad = bad + [(int(number), "no label") for number in numbers[~labels.given]]
-    return numbers[labels.given], labels.codes, labels.classes, sorted(bad)
+    bad = bad + [(int(number), "no label") for number in numbers[~labels.labelled]]
+    return numbers[labels.labelled], labels.codes, labels.classes, sorted(bad)
 
 
 def _item(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Texts to numbers by a sentence encoder that was trained before."""
+"""Texts to embeddings, by a pre-trained sentence encoder."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from .given import Given
+from .data import AuditData
 from .networks import standardised, taken_from
 
 AT_ONCE = 1_024  #: texts that are encoded before the next are told of
 OLDEST = 6  #: sentence-transformers before it runs code that it finds in a local folder
 
 
-def encoded(given: Given, name: str | Path, device: str, progress: Callable[[int, int], None] | None = None) -> Given:
+def embed_texts(
+    data: AuditData, name: str | Path, device: str, progress: Callable[[int, int], None] | None = None
+) -> AuditData:
     """The same rows, with embeddings of their texts for inputs; ``progress`` is told how many of how many are done."""
-    if given.kind != "text":
-        raise ValueError(f"audit: encoder must be left out where the data are not texts, got {name} for {given.kind}")
-    encoder, texts = load_encoder(name, device), given.content
+    if data.kind != "text":
+        raise ValueError(f"audit: encoder must be left out where the data are not texts, got {name} for {data.kind}")
+    encoder, texts = load_encoder(name, device), data.content
     parts = []
     for start in range(0, len(texts), AT_ONCE):
         parts.append(encoder.encode(texts[start : start + AT_ONCE], show_progress_bar=False))
@@ -30,8 +32,8 @@ def encoded(given: Given, name: str | Path, device: str, progress: Callable[[int
     x = torch.from_numpy(np.concatenate(parts)).float()
     if not bool(x.isfinite().all()):
         raise ValueError(f"audit: encoder must give finite numbers, got NaN or infinite ones from {name}")
-    about = given.about | {"encoder": str(name)}
-    return replace(given, fetch=taken_from(standardised(x)), inputs=x.shape[1], about=about)
+    about = data.about | {"encoder": str(name)}
+    return replace(data, fetch=taken_from(standardised(x)), inputs=x.shape[1], about=about)
 
 
 def load_encoder(name: str | Path, device: str) -> Any:
