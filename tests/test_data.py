@@ -183,6 +183,7 @@ def test_columns_are_found_and_labels_numbered(lines, classes, tmp_path):
         ("a.csv", ["x,text", "0.5,a"], "none could be the label, of x"),
         ("a.csv", ["text,label", "good,1"], "rows enough to hold out 20%; got 1 rows"),
         ("a.csv", ["text,label", "good,a", "bad,"], "each row must have a label; row 1 has none in label"),
+        ("a.csv", ["text,label", "good,a", "bad,  "], "each row must have a label; row 1 has none in label"),
         ("README.md", ["# nothing here"], "cannot be taken as a data set"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...support.images import ImageError, hub_images, read_image
+from ...support.labels import is_missing
 from ...support.text import tokenise
 from .split import Split, shuffled
 
@@ -128,10 +129,9 @@ def _texts(split: Any, column: str) -> list[str]:
 
 
 def _labels(split: Any, column: str) -> list[Any]:
-    labels = list(split[column][:])
+    labels, class_codes = list(split[column][:]), _kind(split.features[column]) == "class"
     for row, label in enumerate(labels):
-        # -1 is how the Hub marks labels that were never published
-        if label is None or (label == -1 and _kind(split.features[column]) == "class"):
+        if is_missing(label, class_codes):
             raise ValueError(f"each row must have a label; row {row} has none in {column}")
     return labels
 
@@ -147,15 +147,11 @@ def _numbered(train: list[Any], test: list[Any], feature: Any) -> tuple[Tensor, 
 
 def _images(split: Any, column: str) -> list[Any]:
     """Each image as an array of bytes, (height, width) if it is grey, else (height, width, 3)."""
-    from datasets import Image as Encoded
-    from PIL import Image
-
     images = []
-    for row, encoded in enumerate(split.cast_column(column, Encoded(decode=False))[column][:]):
+    for row, source in enumerate(hub_images(split, column)):
         try:
-            with Image.open(io.BytesIO(encoded["bytes"]) if encoded["bytes"] else encoded["path"]) as image:
-                images.append(np.array(image.convert("L" if image.mode in ("1", "L", "LA", "I;16") else "RGB")))
-        except Exception as error:  # a missing or broken file, or no image at all
+            images.append(np.array(read_image(source)))
+        except ImageError as error:
             raise ValueError(f"each image must be readable; row {row} of {column} is not: {error}") from None
         if images[-1].shape[:2] != images[0].shape[:2]:
             sizes = " and ".join(f"{a.shape[1]} x {a.shape[0]}" for a in (images[0], images[-1]))
