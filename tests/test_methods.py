@@ -41,9 +41,9 @@ def test_does_what_the_reference_does(text, warmup):
         swept = cross_entropy(networks[0].astype(np.float64), labels)
         if criterion.method.full_pass == "features":
             swept = networks[0].astype(np.float64)
-        criterion.start_epoch(epoch, torch.from_numpy(swept))
+        criterion.start_epoch(reference.first_epoch + epoch, torch.from_numpy(swept))
         if epoch * steps >= warmup:
-            reference.start_epoch(epoch, swept)
+            reference.start_epoch(reference.first_epoch + epoch, swept)
         order = rng.permutation(rows).reshape(steps, size)
         for step, batch in enumerate(order):
             given = everywhere[..., batch, :]

@@ -10,7 +10,9 @@ from .method import Batch as Batch
 from .method import Decision as Decision
 from .method import Method as Method
 from .method import Task as Task
+from .methods import ANL as ANL
 from .methods import BARE as BARE
+from .methods import CORES as CORES
 from .methods import DLT as DLT
 from .methods import ELR as ELR
 from .methods import GCE as GCE
@@ -23,6 +25,7 @@ from .methods import SCE as SCE
 from .methods import SELC as SELC
 from .methods import SOP as SOP
 from .methods import AdaptiveK as AdaptiveK
+from .methods import Agreement as Agreement
 from .methods import AugDesc as AugDesc
 from .methods import BetaMixture as BetaMixture
 from .methods import Bootstrapping as Bootstrapping

@@ -11,11 +11,14 @@ sample, in which all that is not differentiated is held fixed, and the weight of
 from __future__ import annotations
 
 from .adaptive_k import AdaptiveK
+from .agreement import Agreement
+from .anl import ANL
 from .augdesc import AugDesc
 from .bare import BARE
 from .beta_mixture import BetaMixture
 from .bootstrapping import Bootstrapping
 from .co_teaching import CoTeaching
+from .cores import CORES
 from .curriculum import Curriculum
 from .cyclical_curriculum import CyclicalCurriculum
 from .dlt import DLT
@@ -47,6 +50,9 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "adaptive-k": (AdaptiveK, {}),
     "adaptive-k:beta1=0.5,beta2=0.9": (AdaptiveK, {"beta1": 0.5, "beta2": 0.9}),
     "adaptive-k:threshold=mean": (AdaptiveK, {"threshold": "mean"}),
+    "agreement": (Agreement, {}),
+    "anl": (ANL, {}),
+    "anl:alpha=10.0,beta=1.0": (ANL, {"alpha": 10.0, "beta": 1.0}),
     "bare": (BARE, {}),
     "bootstrapping": (Bootstrapping, {}),
     "bootstrapping:kind=soft,beta=0.95": (Bootstrapping, {"kind": "soft", "beta": 0.95}),
@@ -66,6 +72,8 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "selc": (SELC, {}),
     "beta-mixture": (BetaMixture, {}),
     "beta-mixture:rounds=3": (BetaMixture, {"rounds": 3}),
+    "cores:beta=1.5,plain=0,ramp=3,sieve=1": (CORES, {"beta": 1.5, "plain": 0, "ramp": 3, "sieve": 1}),
+    "cores": (CORES, {}),
     "curriculum": (Curriculum, {}),
     "curriculum:start=0.2,end=0.7,ramp=2": (Curriculum, {"start": 0.2, "end": 0.7, "ramp": 2}),
     "cyclical-curriculum": (CyclicalCurriculum, {}),

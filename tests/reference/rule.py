@@ -16,6 +16,7 @@ class Rule:
     """Plain training; what most rules share."""
 
     confidence = None  #: in the labels of the last batch, for rules that relabel
+    first_epoch = 0  #: of the comparison, for rules whose schedule is longer than a test
 
     def __init__(self, rows, classes, clean=None):
         self.rows, self.classes, self.clean = rows, classes, clean

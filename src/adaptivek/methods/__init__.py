@@ -9,11 +9,14 @@ from typing import Any, TypeVar
 
 from ..method import Method
 from .adaptive_k import AdaptiveK as AdaptiveK
+from .agreement import Agreement as Agreement
+from .anl import ANL as ANL
 from .augdesc import AugDesc as AugDesc
 from .bare import BARE as BARE
 from .beta_mixture import BetaMixture as BetaMixture
 from .bootstrapping import Bootstrapping as Bootstrapping
 from .co_teaching import CoTeaching as CoTeaching
+from .cores import CORES as CORES
 from .curriculum import Curriculum as Curriculum
 from .cyclical_curriculum import CyclicalCurriculum as CyclicalCurriculum
 from .dlt import DLT as DLT
@@ -43,11 +46,14 @@ METHODS: dict[str, type[Method[Any]]] = {
     "mkl": MKL,
     "vanilla+mkl": VanillaMKL,
     "adaptive-k": AdaptiveK,
+    "agreement": Agreement,
+    "anl": ANL,
     "augdesc": AugDesc,
     "bare": BARE,
     "beta-mixture": BetaMixture,
     "bootstrapping": Bootstrapping,
     "co-teaching": CoTeaching,
+    "cores": CORES,
     "curriculum": Curriculum,
     "cyclical-curriculum": CyclicalCurriculum,
     "dlt": DLT,
