@@ -25,7 +25,7 @@ def test_the_regulariser_rises_as_in_the_released_schedule_and_the_sieve_begins_
         if epoch:
             regulariser = strengths[-1] * (prior * each).sum()
             plain = torch.nn.functional.cross_entropy(logits[criterion.kept], labels[criterion.kept])
-            torch.testing.assert_close(loss, plain - regulariser)
+            torch.testing.assert_close(loss, (plain - regulariser) / (1 + strengths[-1]))
     assert strengths == pytest.approx([*[0] * 10, *(2 * step / 29 for step in range(30)), *[2] * 5])
     assert kept == [[True, True]] * 31 + [[True, False]] * 14  # 1 is less probable than the geometric mean
 
@@ -37,7 +37,7 @@ def test_the_reward_of_confidence_takes_an_undecided_prediction_to_its_label():
     for beta in (0.0, 1.0):
         criterion = adaptivek.Selection(f"cores:beta={beta},plain=0,ramp=1,sieve=9", classes=3)
         criterion.start_epoch(1)
-        pulls.append(torch.autograd.grad(criterion(logits, labels), logits)[0])
+        pulls.append((1 + beta) * torch.autograd.grad(criterion(logits, labels), logits)[0])
     assert -pulls[1][0, 0] > -pulls[0][0, 0] > 0
     assert -pulls[0][1, 1] > -pulls[1][1, 1] > 0
 

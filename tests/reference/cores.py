@@ -27,6 +27,7 @@ class CORES(Rule):
         beta, prior = self.betas[self.epoch], self.prior
 
         def losses(moving):
-            return cross_entropy(moving, labels) - beta * (prior * -np.log(softmax(moving) + 1e-8)).sum(1)
+            regulariser = (prior * -np.log(softmax(moving) + 1e-8)).sum(1)
+            return (cross_entropy(moving, labels) - beta * regulariser) / (1 + beta)
 
         return losses, kept.astype(float)

@@ -26,7 +26,8 @@ class CORES(Method[Sieve]):
     """Minimise ``CE - strength * the mean of CE over the label prior``, where CE is at most its mean over the classes.
 
     The regulariser makes predictions confident, which pulls clean and noisy labels apart. The strength is 0 for some
-    epochs and then rises to ``beta`` in a straight line. The prior is that of the labels kept in the last epoch.
+    epochs and then rises to ``beta`` in a straight line; all of it is divided by 1 + strength. The prior is that of
+    the labels kept in the last epoch.
 
     Args:
         beta: strength to come up to, at least 0.
@@ -75,4 +76,6 @@ class CORES(Method[Sieve]):
         kept = state.open | (batch.losses <= each.mean(-1))
         counted = (kept & batch.valid).unsqueeze(-1) * observed(batch)
         losses = batch.losses - state.strength * (state.prior * each).sum(-1)
+        # the authors divide the learning rate by this, which with plain SGD is the same; steps get too large without
+        losses = losses / (1 + state.strength)
         return Decision(kept, {"kept": state.kept + counted.sum(-2)}, losses=losses)
