@@ -36,14 +36,14 @@ def test_no_two_draws_of_a_run_share_a_stream(begun):
     x, y = torch.rand(40, 1, 8, 8), torch.arange(40) % 4
     recipe = Recipe("digits-cnn", batch_size=5, augment=True, hold_out=0.25)
     for seed in (0, 1, 2**32, 3 * 2**32):  # NumPy cuts a large seed into words
-        for method in ("vanilla", "augdesc"):
+        for method in ("vanilla", "augdesc", "mixup"):
             spec = RunSpec("mine", method, "directed", 0.3, seed=seed, recipe=recipe)
             job = prepare(spec, Split(x, y, x, y, 4))
             for epoch in EPOCHS:
                 draws(job, 2, epoch)
-    # order, dropout and augmentation an epoch, for AugDesc the distorted views too
-    assert len(begun) == 4 * (2 * 2 + (3 + 4) * len(EPOCHS))
-    assert len(set(begun)) == 4 * (2 + 4 * len(EPOCHS))  # the same for both methods, and for nothing else
+    # order, dropout and augmentation an epoch, for AugDesc the distorted views too, for mixup the pairs
+    assert len(begun) == 4 * (3 * 2 + (3 + 4 + 4) * len(EPOCHS))
+    assert len(set(begun)) == 4 * (2 + 5 * len(EPOCHS))  # the same for all methods, and for nothing else
     assert OFTEN_USED not in begun
 
 

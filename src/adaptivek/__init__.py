@@ -38,6 +38,7 @@ from .methods import LabelMemory as LabelMemory
 from .methods import LabelNoisedTrim as LabelNoisedTrim
 from .methods import LabelSmoothing as LabelSmoothing
 from .methods import MedianTGD as MedianTGD
+from .methods import Mixup as Mixup
 from .methods import Oracle as Oracle
 from .methods import TruncatedGCE as TruncatedGCE
 from .methods import Vanilla as Vanilla
@@ -53,6 +54,7 @@ from .training.accumulation import Accumulation as Accumulation
 from .training.accumulation import rerun as rerun
 from .training.ema import EMA as EMA
 from .training.indexed import indexed as indexed
+from .training.mixup import mixup as mixup
 from .training.monitor import ClassMonitor as ClassMonitor
 from .training.networks import Networks as Networks
 from .training.sampler import SkipSettled as SkipSettled

@@ -90,6 +90,8 @@ class Method(ABC, Generic[StateT]):
     soft_targets: ClassVar[bool] = True  #: class probabilities may be given in place of labels
     networks: ClassVar[int] = 1  #: how many are trained side by side; the first is the one to be used afterwards
     views: ClassVar[int] = 1  #: of each image: a weak one, that judges, and a strong one, that is learned from
+    #: its parameter that is the alpha of mixup, if the loop is to mix the samples of a batch in pairs
+    mixing: ClassVar[str] = ""
     #: what it wants of all rows when an epoch begins, if anything: a forward pass over the training set
     full_pass: ClassVar[Literal["", "losses", "features"]] = ""
     #: fields of the state that have an entry for each row of the training set

@@ -31,6 +31,7 @@ from .label_memory import LabelMemory
 from .label_noised_trim import LabelNoisedTrim
 from .label_smoothing import LabelSmoothing
 from .median_tgd import MedianTGD
+from .mixup import Mixup
 from .mkl import MKL
 from .moit import MOIT
 from .oracle import Oracle
@@ -99,6 +100,7 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "co-teaching:keep=0.3,ramp=2": (CoTeaching, {"keep": 0.3, "ramp": 2}),
     "jocor": (JoCoR, {}),
     "jocor:keep=0.5,ramp=3,agreement=0.9": (JoCoR, {"keep": 0.5, "ramp": 3, "agreement": 0.9}),
+    "mixup": (Mixup, {}),
     "moit:neighbours=10,plain=1": (MOIT, {"neighbours": 10, "plain": 1}),
     "moit": (MOIT, {}),
     "sop:rate_u=2.0,rate_v=3.0": (SOP, {"rate_u": 2.0, "rate_v": 3.0}),

@@ -68,9 +68,10 @@ class Plan:
         check_number("audit", "seed", self.seed, 0, whole=True)
         check_choice("audit", "optimizer", self.optimizer, ("adam", "sgd"))
         method = build("elr" if self.method == "auto" else self.method)
-        if method.privileged or method.full_pass or method.networks > 1:
+        if method.privileged or method.full_pass or method.networks > 1 or method.mixing:
             raise ValueError(
-                f"audit: method must be one that needs no truth, no full pass and one network, got {self.method}"
+                "audit: method must be one that needs no truth, no full pass, no mixing and one network, got "
+                f"{self.method}"
             )
 
     def chosen(self, rows: int, classes: int) -> str:

@@ -53,6 +53,8 @@ def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = 
         raise ValueError("Recipe: augment must be False for data that are not images, got True")
     if spec.make_method().views > 1 and data.x.dim() != 4:
         raise ValueError(f"RunSpec: method must be one without views for data that are not images, got {spec.method}")
+    if spec.make_method().mixing and not data.x.is_floating_point():
+        raise ValueError(f"RunSpec: method must be one that mixes no inputs for texts, got {spec.method}")
     if spec.noise == "instance" and data.vocabulary:
         raise ValueError("RunSpec: noise must not be instance for texts: numbers of words are no features")
     check_network(spec.recipe.network, data)
@@ -102,6 +104,8 @@ class Draws(NamedTuple):
     keys: Tensor  #: (steps, 2, layers, 2) for dropout, in a first and a second pass
     moves: Tensor  #: (steps, batch, 3) for augmentation: down, right, mirrored
     bends: Tensor  #: (steps, batch, 3) for distorted views: where a square is left out, down and right; contrast
+    partners: Tensor  #: (steps, batch) for mixup: the place in the batch that each sample is mixed with
+    shares: Tensor  #: (steps,) for mixup: what is left of each sample
 
 
 def draws(job: Job, layers: int, epoch: int) -> Draws:
@@ -112,14 +116,23 @@ def draws(job: Job, layers: int, epoch: int) -> Draws:
         reach = [2 * PAD + 1, 2 * PAD + 1, 2]
         moves = stream(seed, "augment", epoch).integers(0, reach, (steps, size, 3))
     bends = np.zeros((steps, 1, 1), np.int64)
-    if job.spec.make_method().views > 1:
+    method = job.spec.make_method()
+    if method.views > 1:
         reach = [*job.data.x.shape[-2:], CONTRASTS + 1]
         bends = stream(seed, "distort", epoch).integers(0, reach, (steps, size, 3))
+    partners, shares = np.zeros((steps, 1), np.int64), np.ones(steps)
+    if method.mixing:
+        rng = stream(seed, "mixup", epoch)
+        partners = rng.permuted(np.tile(np.arange(size), (steps, 1)), axis=1)
+        alpha = getattr(method, method.mixing)
+        shares = rng.beta(alpha, alpha, steps)
     return Draws(
         torch.from_numpy(order.reshape(steps, size)),
         draw_keys(layers, 2 * steps, stream(seed, "dropout", epoch)).view(steps, 2, layers, 2),
         torch.from_numpy(moves),
         torch.from_numpy(bends),
+        torch.from_numpy(partners),
+        torch.from_numpy(shares).float(),
     )
 
 

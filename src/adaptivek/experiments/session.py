@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..criterion import Selection
@@ -16,6 +17,7 @@ from ..networks.dropout import set_keys
 from ..networks.views import augment, distort
 from ..support.device import find_device
 from ..support.threads import flops, suited
+from ..training.mixup import mix
 from ..training.networks import Networks
 from .data import Split
 from .groups import Group
@@ -73,28 +75,30 @@ class Session(Loop):
     def _train(self, drawn: list[Draws]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         reforward = self.spec.reforward and self._selecting(self.groups[0])
         mine = Draws(*(values.to(self.device) for values in drawn[0]))
-        done = [self._step(*step, reforward) for step in zip(*mine, strict=True)]
+        done = [self._step(Draws(*step), reforward) for step in zip(*mine, strict=True)]
         losses, weights, confidence, thresholds = (torch.stack(column)[None] for column in zip(*done, strict=True))
         return losses, weights, confidence, thresholds
 
-    def _step(
-        self, rows: Tensor, keys: Tensor, moves: Tensor, bends: Tensor, reforward: bool
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _step(self, drawn: Draws, reforward: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """A step, of which ``drawn`` has all that is random."""
+        rows, method = drawn.order, self.criterion.method
         x, y = self._x[self._rows[0, rows]], self.labels[rows]
         if self.recipe.augment:
-            x = augment(x, moves)
-        set_keys(self.model, keys[0])
-        method = self.criterion.method
+            x = augment(x, drawn.moves)
+        if method.mixing:
+            y = F.one_hot(y, self.job.data.classes).float()
+            x, y = (mix(values, drawn.partners, drawn.shares) for values in (x, y))
+        set_keys(self.model, drawn.keys[0])
         if method.views == 1:
             output = self._output(x)
         else:
             weak = self._weak_logits(self._predictor(self._runs), x)[0]
-            output = torch.stack([weak, self._output(distort(x, bends))])
+            output = torch.stack([weak, self._output(distort(x, drawn.bends))])
         loss = self.criterion(output, y, rows)
         losses = self.criterion.loss(output.detach() if outputs(method) == 1 else output[0].detach(), y)
         weights, confidence = recorded(method, self.criterion.weights), recorded(method, self.criterion.confidence)
         if reforward and bool((kept := weights > 0).any()):
-            set_keys(self.model, keys[1])
+            set_keys(self.model, drawn.keys[1])
             again = self.criterion.loss(self._output(x[kept]), y[kept])
             loss = (again * weights[kept]).sum() / weights.sum()
         self._update_weights(loss)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
@@ -21,6 +22,7 @@ from ..networks.views import augment, distort
 from ..step import Inputs, Memory, begin_epoch, cross_entropy, remember, train_step
 from ..support.device import find_device
 from ..support.threads import flops, suited
+from ..training.mixup import mix
 from .groups import Group, StackedGroup, check_alike, group_key, in_groups, with_parameters
 from .loop import TEST_ROWS, Loop, Predict, autocast, recorded
 from .prepare import Draws, Job
@@ -121,8 +123,9 @@ class Stack(Loop):
         self._keys = self._fill("_keys", torch.cat(keys, 1))
         self._moves = self._fill("_moves", torch.stack([run.moves for run in drawn], 1))
         for number, group in enumerate(self.groups):
-            bends = torch.stack([run.bends for run in drawn[group.runs]], 1)
-            setattr(self, f"_bends_{number}", self._fill(f"_bends_{number}", bends))
+            for name in ("bends", "partners", "shares"):
+                values = torch.stack([getattr(run, name) for run in drawn[group.runs]], 1)
+                setattr(self, f"_{name}_{number}", self._fill(f"_{name}_{number}", values))
         self._now.zero_()
 
     def _fill(self, name: str, value: Tensor) -> Tensor:
@@ -154,6 +157,9 @@ class Stack(Loop):
         if self.recipe.augment:
             x = augment(x.flatten(0, 1), moves[self._run_of].flatten(0, 1)).view_as(x)
         weak = {number: self._weak(number, x) for number, group in enumerate(self.groups) if group.method.views > 1}
+        mixed = {
+            number: self._mix(number, x, labels) for number, group in enumerate(self.groups) if group.method.mixing
+        }
         logits = self._output(x, keys).float()
         plain = cross_entropy(logits.flatten(0, 1), labels[self._run_of].flatten()).view(logits.shape[:-1])
         main, total, columns = plain.detach()[self._first], plain.new_zeros(()), []
@@ -165,9 +171,12 @@ class Stack(Loop):
                 own = weak[number]
                 main[group.runs] = cross_entropy(own.flatten(0, 1), labels[group.runs].flatten()).view(own.shape[:-1])
                 seen = torch.stack([own, seen], 1)
-            given = {"losses": plain[group.networks]}
-            if group.method.needs_logits:
-                given = {"logits": seen, "labels": labels[group.runs]}
+            given, losses = {"labels": labels[group.runs]}, plain[group.networks]
+            if number in mixed:
+                given = {"targets": mixed[number]}
+                losses = cross_entropy(seen.flatten(0, 1), mixed[number].flatten(0, 1)).view(losses.shape)
+                main[group.runs] = losses.detach()
+            given = given | {"logits": seen} if group.method.needs_logits else {"losses": losses}
             means, *found = self._decide(group, given | {"rows": rows[group.runs]})
             total = total + means.sum()  # no run has a say in another's gradient
             columns.append(found)
@@ -199,6 +208,15 @@ class Stack(Loop):
         x[networks] = distort(weak.flatten(0, 1), bends.flatten(0, 1)).view_as(weak)
         parameters = {name: value[networks] for name, value in self._parameters.items()}
         return self._weak_logits(functools.partial(self._predict, parameters), weak)
+
+    def _mix(self, number: int, x: Tensor, labels: Tensor) -> Tensor:
+        """What a group that mixes is to learn, (runs, batch, classes); in ``x`` its inputs are mixed from now on."""
+        group, classes = self.groups[number], self.jobs[0].data.classes
+        partners, shares = (
+            getattr(self, f"_{name}_{number}").index_select(0, self._now)[0] for name in ("partners", "shares")
+        )
+        x[group.networks] = vmap(mix)(x[group.networks], partners, shares)
+        return vmap(mix)(F.one_hot(labels[group.runs], classes).float(), partners, shares)
 
     def _output(self, x: Tensor, keys: Tensor) -> Tensor:
         """Logits of every run on its own samples, (runs, batch, classes)."""

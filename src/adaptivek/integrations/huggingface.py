@@ -49,10 +49,10 @@ def attach(trainer: Trainer, criterion: Selection, *, shift: bool | None = None)
     """
     if not isinstance(criterion, Selection):
         raise TypeError(f"attach: criterion must be a Selection, got {criterion!r}")
-    if outputs(criterion.method) > 1:
+    if outputs(criterion.method) > 1 or criterion.method.mixing:
         raise ValueError(
-            f"attach: criterion must have a method with one network and one view, for a trainer has one; got "
-            f"{criterion.method.name}"
+            f"attach: criterion must have a method with one network, one view and no mixing, for a trainer has no "
+            f"other; got {criterion.method.name}"
         )
     if trainer.compute_loss_func is not None:
         raise ValueError(f"attach: the trainer must have no compute_loss_func, got {trainer.compute_loss_func!r}")

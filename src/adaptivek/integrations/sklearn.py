@@ -159,9 +159,10 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         method = build(self.method) if isinstance(self.method, str) else self.method
         if not isinstance(method, Method) or method.privileged:
             raise ValueError(f"{owner}: method must be a method that needs no truth, or its name, got {self.method!r}")
-        if outputs(method) > 1 or method.full_pass == "features":
+        if outputs(method) > 1 or method.full_pass == "features" or method.mixing:
             raise ValueError(
-                f"{owner}: method must do with one network, one view and no features of it, got {self.method!r}"
+                f"{owner}: method must do with one network, one view and no features or mixing of it, got "
+                f"{self.method!r}"
             )
         return method
 

@@ -29,6 +29,7 @@ from .label_memory import LabelMemory as LabelMemory
 from .label_noised_trim import LabelNoisedTrim as LabelNoisedTrim
 from .label_smoothing import LabelSmoothing as LabelSmoothing
 from .median_tgd import MedianTGD as MedianTGD
+from .mixup import Mixup as Mixup
 from .mkl import MKL as MKL
 from .moit import MOIT as MOIT
 from .oracle import Oracle as Oracle
@@ -66,6 +67,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "label-noised-trim": LabelNoisedTrim,
     "label-smoothing": LabelSmoothing,
     "median-tgd": MedianTGD,
+    "mixup": Mixup,
     "moit": MOIT,
     "rt": RT,
     "sce": SCE,
@@ -113,8 +115,10 @@ def check_class(method: type[Method[Any]]) -> None:
     for field in dataclasses.fields(method):
         if not isinstance(field.default, (bool, int, float, str)):
             raise ValueError(f"{owner}: {field.name} must have a number or a str for a default, got {field.default!r}")
-    if method.clean_share and method.clean_share not in defaults(method):
-        raise ValueError(f"{owner}: clean_share must name a parameter, got {method.clean_share!r}")
+    for name in ("clean_share", "mixing"):
+        parameter = getattr(method, name)
+        if parameter and parameter not in defaults(method):
+            raise ValueError(f"{owner}: {name} must name a parameter, got {parameter!r}")
 
 
 def find(name: str) -> type[Method[Any]]:
@@ -144,6 +148,7 @@ def needs(method: type[Method[Any]]) -> list[str]:
         f"full pass for {method.full_pass}": bool(method.full_pass),
         f"{method.networks} networks": method.networks > 1,
         f"{method.views} views": method.views > 1,
+        "mixing": bool(method.mixing),
     }
     return [need for need, wanted in found.items() if wanted]
 
