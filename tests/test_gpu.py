@@ -293,6 +293,7 @@ def test_a_stack_on_a_gpu_is_the_runs_alone_on_a_cpu(cuda_graph):
         prepare(RunSpec("digits", method, noise_rate=rate, recipe=recipe), data)
         for method in (*adaptivek.methods.METHODS, "augdesc:ramp=1", "co-teaching:ramp=1", "moit:neighbours=5,plain=1")
         for rate in (0.2, 0.4)
+        if method != "pes"  # no stack trains it
     ]
     for job, records in zip(jobs, zip(*Stack(jobs, "cuda", cuda_graph), strict=True), strict=True):
         for ours, theirs in zip(records, Session(job.spec, data, "cpu"), strict=True):

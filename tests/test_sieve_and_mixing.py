@@ -206,5 +206,5 @@ def test_texts_cannot_be_mixed():
 
 
 def test_an_audit_mixes_nothing():
-    with pytest.raises(ValueError, match=r"method must be one that needs no truth, .* no mixing .*, got mixup"):
+    with pytest.raises(ValueError, match=r"method must be one that needs no truth, .*, trained plainly, got mixup"):
         Plan(epochs=1, method="mixup")

@@ -25,6 +25,7 @@ from adaptivek.step import Inputs, begin_epoch, remember, start, train_step
 from .tiny import answered, swept
 
 QUICK = Recipe(network="digits-cnn", epochs=3, warmup_epochs=1, decay_every=2)
+STACKED = [name for name, method in METHODS.items() if not method.freezes]
 # after some hundred steps a difference in the last digit has grown, and a sample near the threshold may tip over
 LOOSE = {"rel": 2e-3, "abs": 2e-3}
 
@@ -54,8 +55,8 @@ def test_a_run_is_the_same_stacked_or_alone(splits):
     jobs = [
         job(method, splits[seed], seed=seed, noise_rate=rate)
         for seed, rate, method in [
-            *((0, 0.4, method) for method in reversed(METHODS)),
-            *((1, 0.2, {"moit": "moit:neighbours=5,plain=1"}.get(method, method)) for method in METHODS),
+            *((0, 0.4, method) for method in reversed(STACKED)),
+            *((1, 0.2, {"moit": "moit:neighbours=5,plain=1"}.get(method, method)) for method in STACKED),
         ]
     ]
     stack = Stack(jobs, "cpu")

@@ -20,6 +20,7 @@ from .methods import ITLM as ITLM
 from .methods import METHODS as METHODS
 from .methods import MKL as MKL
 from .methods import MOIT as MOIT
+from .methods import PES as PES
 from .methods import RT as RT
 from .methods import SCE as SCE
 from .methods import SELC as SELC

@@ -92,6 +92,7 @@ class Method(ABC, Generic[StateT]):
     views: ClassVar[int] = 1  #: of each image: a weak one, that judges, and a strong one, that is learned from
     #: its parameter that is the alpha of mixup, if the loop is to mix the samples of a batch in pairs
     mixing: ClassVar[str] = ""
+    freezes: ClassVar[bool] = False  #: has the loop freeze parts of the network in some epochs, see `parts_alone`
     #: what it wants of all rows when an epoch begins, if anything: a forward pass over the training set
     full_pass: ClassVar[Literal["", "losses", "features"]] = ""
     #: fields of the state that have an entry for each row of the training set
@@ -122,6 +123,13 @@ class Method(ABC, Generic[StateT]):
         """How many epochs old the network is; a loop gives it new weights, and the first learning rate, at 0."""
         return epoch
 
+    def parts_alone(self, epoch: int) -> int:
+        """How many of the network's last parts are trained in this epoch, with the rest frozen; 0: all, as usual.
+
+        A loop gives these parts fresh weights in the first of such epochs.
+        """
+        return 0
+
     def loss_threshold(self, state: StateT) -> Tensor | None:
         """The loss up to which samples of the last batch were kept, where the method has such a number."""
         return None
@@ -130,6 +138,11 @@ class Method(ABC, Generic[StateT]):
 def outputs(method: Method[Any] | type[Method[Any]]) -> int:
     """How many outputs of a sample a method sees: one of each network, for each view."""
     return method.networks * method.views
+
+
+def trains_plainly(method: Method[Any]) -> bool:
+    """Whether any loop will do: one network on one view of the samples as they are, all of it trained."""
+    return outputs(method) == 1 and not method.mixing and not method.freezes
 
 
 def parameters(method: Method[Any]) -> dict[str, Any]:

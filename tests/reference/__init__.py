@@ -35,6 +35,7 @@ from .mixup import Mixup
 from .mkl import MKL
 from .moit import MOIT
 from .oracle import Oracle
+from .pes import PES
 from .rt import RT
 from .sce import SCE
 from .selc import SELC
@@ -91,6 +92,8 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "itlm:keep=0.45,every=2": (ITLM, {"keep": 0.45, "every": 2}),
     "median-tgd": (MedianTGD, {}),
     "median-tgd:factor=1": (MedianTGD, {"factor": 1}),
+    "pes:plain=1,later=1,head=0": (PES, {"plain": 1, "later": 1, "head": 0}),
+    "pes": (PES, {}),
     "rt": (RT, {}),
     "rt:keep=0.3,ramp=3,curve=exp,power=2": (RT, {"keep": 0.3, "ramp": 3, "curve": "exp", "power": 2}),
     "rt:ramp=3,curve=log,power=4,late=0.3": (RT, {"ramp": 3, "curve": "log", "power": 4, "late": 0.3}),

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from ..backend.checks import check_choice, check_number
+from ..method import trains_plainly
 from ..methods import build
 from ..networks.views import augment
 from ..support.files import whole
@@ -68,9 +69,9 @@ class Plan:
         check_number("audit", "seed", self.seed, 0, whole=True)
         check_choice("audit", "optimizer", self.optimizer, ("adam", "sgd"))
         method = build("elr" if self.method == "auto" else self.method)
-        if method.privileged or method.full_pass or method.networks > 1 or method.mixing:
+        if method.privileged or method.full_pass or not trains_plainly(method):
             raise ValueError(
-                "audit: method must be one that needs no truth, no full pass, no mixing and one network, got "
+                "audit: method must be one that needs no truth, no full pass and one network, trained plainly, got "
                 f"{self.method}"
             )
 

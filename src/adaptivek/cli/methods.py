@@ -15,7 +15,7 @@ def methods(imports: Imports = ()) -> None:
     What they need beyond plain training: truth (which labels are clean), the noise ratio, warm-up (plain epochs
     first), logits (and not losses alone), rows (the number of each sample), epochs (to be told when one begins),
     a full pass (a forward pass over the training set per epoch), more networks or views of an image than one,
-    mixing (pairs of samples mixed by the training loop).
+    mixing (of pairs of samples) or freezing (of parts of the network) by the training loop.
     The passes are the forwards and backwards of a step.
     """
     import_modules(imports)

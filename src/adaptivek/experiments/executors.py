@@ -239,7 +239,8 @@ def _failed(spec: RunSpec, device: str, reason: str, seconds: float = 0.0) -> Re
 
 def _for_a_stack(spec: RunSpec) -> bool:
     """Whether a stack can train it, if only as a stack of one."""
-    return not spec.reforward and (stackable(spec.recipe.network) or spec.make_method().networks == 1)
+    method = spec.make_method()
+    return not spec.reforward and not method.freezes and (stackable(spec.recipe.network) or method.networks == 1)
 
 
 def _lost(history: list[EpochRecord]) -> str:

@@ -37,6 +37,9 @@ def check_alike(jobs: list[Job]) -> Recipe:
     if len(jobs) > 1 and not stackable(recipe.network):
         raise ValueError(f"Stack: jobs must be one at a time for {recipe.network}, got {len(jobs)}")
     methods = [job.spec.make_method() for job in jobs]
+    frozen = [method.name for method in methods if method.freezes]
+    if frozen:
+        raise ValueError(f"Stack: method must be one that freezes no parts of a network, got {frozen[0]}")
     if len({restarts(job.spec) for job in jobs}) > 1:
         raise ValueError("Stack: jobs must restart with fresh weights in the same epochs, got several ways")
     if not stackable(recipe.network) and methods[0].networks > 1:

@@ -138,8 +138,10 @@ def draws(job: Job, layers: int, epoch: int) -> Draws:
 
 def fresh_networks(job: Job) -> list[nn.Module]:
     """The networks of a run before their first step; the first is the same for all methods."""
+    return [fresh_network(job, peer) for peer in range(job.spec.make_method().networks)]
+
+
+def fresh_network(job: Job, number: int) -> nn.Module:
+    """One of the networks that a run may draw, each with weights of its own."""
     spec, data = job.spec, job.data
-    return [
-        make_model(spec.recipe.network, data.inputs, data.classes, spec.seed + 1_000_003 * peer)
-        for peer in range(spec.make_method().networks)
-    ]
+    return make_model(spec.recipe.network, data.inputs, data.classes, spec.seed + 1_000_003 * number)

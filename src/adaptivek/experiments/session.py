@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..criterion import Selection
-from ..method import outputs
+from ..method import Method, outputs
+from ..networks import in_last_parts
 from ..networks.dropout import set_keys
 from ..networks.views import augment, distort
 from ..support.device import find_device
@@ -22,7 +23,7 @@ from ..training.networks import Networks
 from .data import Split
 from .groups import Group
 from .loop import Loop, Predict, autocast, recorded
-from .prepare import Draws, fresh_networks
+from .prepare import Draws, fresh_network, fresh_networks
 from .prepare import prepare as prepare
 from .records import Detail, EpochRecord, Reached
 from .spec import RunSpec
@@ -114,7 +115,21 @@ class Session(Loop):
         return lambda x: self._output(x if x.dim() == self._x.dim() else x[0])[None]
 
     def _start_epoch(self, group: Group, full_pass: Tensor | None) -> None:
+        if group.method.freezes:
+            self._freeze(group.method)
         self.criterion.start_epoch(self.epoch, None if full_pass is None else full_pass[0])
+
+    def _freeze(self, method: Method[Any]) -> None:
+        """Freeze what the method wants frozen in this epoch; what is trained alone from now on gets fresh weights."""
+        number, network = method.parts_alone(self.epoch), self.recipe.network
+        if number and number != method.parts_alone(self.epoch - 1):
+            weights = fresh_network(self.job, 1 + number).state_dict()
+            alone = {name: value for name, value in weights.items() if in_last_parts(network, number, name)}
+            self.model.load_state_dict(alone, strict=False)
+            self.optimizer.state.clear()  # momentum of weights that are no more, or frozen
+        for name, weight in self.model.named_parameters():
+            # one without a gradient is left out by the optimiser, weight decay and all
+            weight.requires_grad_(not number or in_last_parts(network, number, name))
 
     def _load_weights(self, fresh: list[nn.Module]) -> None:
         for mine, other in zip(networks(self.model), fresh, strict=True):

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ..backend.checks import check_labels
 from ..criterion import Selection
-from ..method import outputs
+from ..method import trains_plainly
 from ..step import IGNORE, cross_entropy
 from ..training.accumulation import Accumulation
 from ..training.indexed import INDEX
@@ -49,10 +49,10 @@ def attach(trainer: Trainer, criterion: Selection, *, shift: bool | None = None)
     """
     if not isinstance(criterion, Selection):
         raise TypeError(f"attach: criterion must be a Selection, got {criterion!r}")
-    if outputs(criterion.method) > 1 or criterion.method.mixing:
+    if not trains_plainly(criterion.method):
         raise ValueError(
-            f"attach: criterion must have a method with one network, one view and no mixing, for a trainer has no "
-            f"other; got {criterion.method.name}"
+            f"attach: criterion must have a method with one network, trained plainly on one view, for a trainer does "
+            f"no more; got {criterion.method.name}"
         )
     if trainer.compute_loss_func is not None:
         raise ValueError(f"attach: the trainer must have no compute_loss_func, got {trainer.compute_loss_func!r}")

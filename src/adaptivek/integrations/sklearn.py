@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..backend.checks import check_number
 from ..criterion import Selection
-from ..method import Method, outputs
+from ..method import Method, trains_plainly
 from ..methods import build
 from ..step import cross_entropy
 
@@ -159,9 +159,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         method = build(self.method) if isinstance(self.method, str) else self.method
         if not isinstance(method, Method) or method.privileged:
             raise ValueError(f"{owner}: method must be a method that needs no truth, or its name, got {self.method!r}")
-        if outputs(method) > 1 or method.full_pass == "features" or method.mixing:
+        if not trains_plainly(method) or method.full_pass == "features":
             raise ValueError(
-                f"{owner}: method must do with one network, one view and no features or mixing of it, got "
+                f"{owner}: method must do with one network, trained plainly on one view, and no features of it, got "
                 f"{self.method!r}"
             )
         return method

@@ -33,6 +33,7 @@ from .mixup import Mixup as Mixup
 from .mkl import MKL as MKL
 from .moit import MOIT as MOIT
 from .oracle import Oracle as Oracle
+from .pes import PES as PES
 from .rt import RT as RT
 from .sce import SCE as SCE
 from .selc import SELC as SELC
@@ -69,6 +70,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "median-tgd": MedianTGD,
     "mixup": Mixup,
     "moit": MOIT,
+    "pes": PES,
     "rt": RT,
     "sce": SCE,
     "selc": SELC,
@@ -149,6 +151,7 @@ def needs(method: type[Method[Any]]) -> list[str]:
         f"{method.networks} networks": method.networks > 1,
         f"{method.views} views": method.views > 1,
         "mixing": bool(method.mixing),
+        "freezing": method.freezes,
     }
     return [need for need, wanted in found.items() if wanted]
 

@@ -170,6 +170,21 @@ MODELS: dict[str, Callable[[int, int], nn.Module]] = {
 }
 
 
+#: by network, the modules of its last parts, the very last first: the head, and the stage before it if there is one
+LAST_PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "notebook-cnn": (("11",), ("8",)),
+    "digits-cnn": (("10",), ("7",)),
+    "resnet9": (("8",), ("4", "5")),
+    "resnet18": (("13",), ("9", "10")),
+    "text-bag": (("out",),),
+}
+
+
+def in_last_parts(network: str, number: int, name: str) -> bool:
+    """Whether a weight of this name belongs to the last ``number`` parts of the network."""
+    return name.partition(".")[0] in sum(LAST_PARTS[network][:number], ())
+
+
 def make_model(name: str, inputs: int, classes: int, seed: int = 0) -> nn.Module:
     """A fresh network, its weights a function of the seed alone; torch's random state stays as it was.
 
