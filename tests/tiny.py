@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 import adaptivek
-from adaptivek.method import outputs
+from adaptivek.method import outputs, trains_plainly
 
 from .reference import ONE_EACH
 
@@ -18,7 +18,7 @@ ROWS, CLASSES, SIZE = 72, 5, 12  # rows, classes, samples in a batch
 CLEAN = torch.arange(ROWS) % 3 > 0
 
 METHOD_OF = {text: adaptivek.METHODS[text.partition(":")[0]] for text in ONE_EACH}
-#: of methods that a framework treats alike, one; and none that has the network run over all rows, or a second network
+#: of methods that a framework treats alike, one; and none that has the network run over all rows, or wants its own loop
 IN_FRAMEWORKS = list(
     {
         (
@@ -29,7 +29,7 @@ IN_FRAMEWORKS = list(
             method.own_loss,
         ): text
         for text, method in reversed(METHOD_OF.items())
-        if not method.full_pass and outputs(method) == 1
+        if not method.full_pass and trains_plainly(method)
     }.values()
 )
 
