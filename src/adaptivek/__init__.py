@@ -19,6 +19,7 @@ from .methods import METHODS as METHODS
 from .methods import MKL as MKL
 from .methods import MOIT as MOIT
 from .methods import RT as RT
+from .methods import SAT as SAT
 from .methods import SCE as SCE
 from .methods import SELC as SELC
 from .methods import SOP as SOP

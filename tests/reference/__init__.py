@@ -32,6 +32,7 @@ from .mkl import MKL
 from .moit import MOIT
 from .oracle import Oracle
 from .rt import RT
+from .sat import SAT
 from .sce import SCE
 from .selc import SELC
 from .sop import SOP
@@ -62,6 +63,8 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
         {"flip": 0.5, "largest": 0.3, "smallest": 0.0},
     ),
     "label-smoothing": (LabelSmoothing, {}),
+    "sat": (SAT, {}),
+    "sat:alpha=0.5": (SAT, {"alpha": 0.5}),
     "sce": (SCE, {}),
     "selc": (SELC, {}),
     "beta-mixture": (BetaMixture, {}),

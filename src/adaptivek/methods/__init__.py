@@ -30,6 +30,7 @@ from .mkl import MKL as MKL
 from .moit import MOIT as MOIT
 from .oracle import Oracle as Oracle
 from .rt import RT as RT
+from .sat import SAT as SAT
 from .sce import SCE as SCE
 from .selc import SELC as SELC
 from .sop import SOP as SOP
@@ -62,6 +63,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "median-tgd": MedianTGD,
     "moit": MOIT,
     "rt": RT,
+    "sat": SAT,
     "sce": SCE,
     "selc": SELC,
     "sop": SOP,
