@@ -18,6 +18,7 @@ from .methods import ITLM as ITLM
 from .methods import METHODS as METHODS
 from .methods import MKL as MKL
 from .methods import MOIT as MOIT
+from .methods import PLC as PLC
 from .methods import RT as RT
 from .methods import SAT as SAT
 from .methods import SCE as SCE

@@ -31,6 +31,7 @@ from .median_tgd import MedianTGD
 from .mkl import MKL
 from .moit import MOIT
 from .oracle import Oracle
+from .plc import PLC
 from .rt import RT
 from .sat import SAT
 from .sce import SCE
@@ -85,6 +86,12 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "itlm:keep=0.45,every=2": (ITLM, {"keep": 0.45, "every": 2}),
     "median-tgd": (MedianTGD, {}),
     "median-tgd:factor=1": (MedianTGD, {"factor": 1}),
+    "plc:plain=1": (PLC, {"plain": 1}),
+    "plc:plain=2,window=1,threshold=0.8,increment=0.5": (
+        PLC,
+        {"plain": 2, "window": 1, "threshold": 0.8, "increment": 0.5},
+    ),
+    "plc": (PLC, {}),
     "rt": (RT, {}),
     "rt:keep=0.3,ramp=3,curve=exp,power=2": (RT, {"keep": 0.3, "ramp": 3, "curve": "exp", "power": 2}),
     "rt:ramp=3,curve=log,power=4,late=0.3": (RT, {"ramp": 3, "curve": "log", "power": 4, "late": 0.3}),

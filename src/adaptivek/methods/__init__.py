@@ -29,6 +29,7 @@ from .median_tgd import MedianTGD as MedianTGD
 from .mkl import MKL as MKL
 from .moit import MOIT as MOIT
 from .oracle import Oracle as Oracle
+from .plc import PLC as PLC
 from .rt import RT as RT
 from .sat import SAT as SAT
 from .sce import SCE as SCE
@@ -62,6 +63,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "label-smoothing": LabelSmoothing,
     "median-tgd": MedianTGD,
     "moit": MOIT,
+    "plc": PLC,
     "rt": RT,
     "sat": SAT,
     "sce": SCE,
