@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 import adaptivek
+from adaptivek.experiments.data import Split, load
+from adaptivek.experiments.prepare import prepare
+from adaptivek.experiments.session import Session
+from adaptivek.experiments.spec import Recipe, RunSpec
+from adaptivek.experiments.stack import Stack
 from adaptivek.methods import build
+from adaptivek.methods.forward import estimate
 
 
 def test_a_sample_counts_for_less_while_its_target_is_between_two_classes():
@@ -60,9 +67,75 @@ def test_lrt_is_plc_with_a_threshold_that_stays():
     assert criterion.confidence.tolist() == [0, 1]
 
 
+def noisy_predictions(rows: int, rate: float, classes: int = 3) -> tuple[np.ndarray, torch.Tensor]:
+    """A transition matrix, and the logits of a network that knows the true class and that it is then flipped."""
+    matrix = (1 - rate) * np.eye(classes) + rate * np.roll(np.eye(classes), 1, 1)
+    confidence = np.random.default_rng(0).uniform(0.5, 1, (rows, 1))  # of the true class, before the noise
+    truth = np.arange(rows) % classes
+    clean = confidence * np.eye(classes)[truth] + (1 - confidence) / classes
+    return matrix, torch.from_numpy(np.log(clean @ matrix + 1e-6)).float()
+
+
+def test_the_transition_matrix_is_read_at_the_anchors_and_outliers_are_passed_over():
+    matrix, logits = noisy_predictions(900, 0.3)
+    np.testing.assert_allclose(estimate(logits, 97.0), matrix, atol=0.06)
+    np.testing.assert_allclose(estimate(logits, 100.0), matrix, atol=0.01)
+    spoilt = logits.clone()
+    spoilt[:3] = 20 * torch.eye(3)  # of each class one label that has been memorised
+    np.testing.assert_allclose(estimate(spoilt, 97.0), matrix, atol=0.06)
+    np.testing.assert_allclose(estimate(spoilt, 100.0), np.eye(3), atol=0.01)
+
+
+def test_with_the_right_matrix_the_true_classes_have_the_smallest_loss():
+    """Cross-entropy is smallest where the noisy labels are predicted, the corrected loss where the classes are."""
+    matrix, logits = noisy_predictions(900, 0.4)
+    labels = torch.from_numpy(np.random.default_rng(1).choice(3, 20_000, p=matrix[0]))  # all of true class 0
+    criterion = adaptivek.Selection("forward", warmup=0, classes=3)
+    criterion.start_epoch(0, logits)
+    found = {}
+    for name, p in (("classes", [0.98, 0.01, 0.01]), ("labels", matrix[0] + 1e-6)):
+        prediction = torch.from_numpy(np.log(p)).float().expand(len(labels), 3)
+        found[name] = criterion(prediction, labels), torch.nn.functional.cross_entropy(prediction, labels)
+    assert found["classes"][0] < found["labels"][0]
+    assert found["classes"][1] > found["labels"][1]
+
+
+def test_the_matrix_is_estimated_once_from_the_network_as_warm_up_has_left_it():
+    """From the logits of all rows, in a run alone and in a stack, each run from its own network."""
+    data = load("digits")
+    split = Split(data.x[:200], data.y[:200], data.x_test[:50], data.y_test[:50], 10)
+    recipe = Recipe(network="digits-cnn", epochs=4, warmup_epochs=2)
+    specs = [RunSpec("digits", f"forward:percentile={at}", noise_rate=0.3, recipe=recipe) for at in (97, 80)]
+    matrices = {}
+    for spec in specs:
+        session, percentile = Session(spec, split, "cpu"), spec.make_method().percentile
+        for epoch, _ in enumerate(session, 1):
+            if epoch <= recipe.warmup_epochs:
+                assert not session.criterion.state_estimated
+                session.model.eval()
+                with torch.no_grad():
+                    expected = estimate(session.model(split.x), percentile)
+            else:
+                torch.testing.assert_close(session.criterion.state_matrix, expected, rtol=1e-4, atol=1e-6)
+        matrices[percentile] = session.criterion.state_matrix
+    assert not torch.allclose(*matrices.values())
+    stack = Stack([prepare(spec, split) for spec in specs], "cpu")
+    list(stack)
+    (group,) = stack.groups
+    for method, matrix in zip(group.methods, group.memory.state.matrix, strict=True):
+        torch.testing.assert_close(matrix, matrices[method.percentile], rtol=1e-3, atol=1e-4)
+
+
+def test_what_a_full_pass_of_logits_must_be_is_said():
+    criterion = adaptivek.Selection("forward", warmup=0, classes=3)
+    with pytest.raises(ValueError, match=r"needs the logits of all rows: start_epoch\(epoch, logits\), got \(5,\)"):
+        criterion.start_epoch(0, torch.rand(5))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("forward:percentile=0", "Forward: percentile must be a number in (0, 100], got 0.0"),
         ("plc:threshold=0.95", "PLC: threshold must be a number in (0, 0.9], got 0.95"),
         ("plc:increment=-1", "PLC: increment must be a number of at least 0, got -1.0"),
         ("plc:window=0", "PLC: window must be a whole number of at least 1, got 0"),

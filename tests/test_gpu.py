@@ -291,7 +291,13 @@ def test_a_stack_on_a_gpu_is_the_runs_alone_on_a_cpu(cuda_graph):
     data = Split(data.x[:200], data.y[:200], data.x_test[:100], data.y_test[:100], 10)
     jobs = [
         prepare(RunSpec("digits", method, noise_rate=rate, recipe=recipe), data)
-        for method in (*adaptivek.methods.METHODS, "augdesc:ramp=1", "co-teaching:ramp=1", "moit:neighbours=5,plain=1")
+        for method in (
+            *adaptivek.methods.METHODS,
+            "augdesc:ramp=1",
+            "co-teaching:ramp=1",
+            "moit:neighbours=5,plain=1",
+            "plc:plain=1",
+        )
         for rate in (0.2, 0.4)
     ]
     for job, records in zip(jobs, zip(*Stack(jobs, "cuda", cuda_graph), strict=True), strict=True):

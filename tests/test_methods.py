@@ -39,7 +39,7 @@ def test_does_what_the_reference_does(text, warmup):
         networks = np.stack([_logits(rng, labels, clean, epoch) for _ in range(outputs(criterion.method))])
         everywhere = networks if several else networks[0]
         swept = cross_entropy(networks[0].astype(np.float64), labels)
-        if criterion.method.full_pass == "features":
+        if criterion.method.full_pass in ("features", "logits"):
             swept = networks[0].astype(np.float64)
         criterion.start_epoch(epoch, torch.from_numpy(swept))
         if epoch * steps >= warmup:
@@ -229,6 +229,7 @@ def test_labels_that_the_network_finds_impossible_have_finite_gradients():
         "gce",
         "gce:q=0.1",
         "label-smoothing",
+        "sat",
         "sce",
         "selc",
         "sop",

@@ -32,6 +32,7 @@ from .methods import CoTeaching as CoTeaching
 from .methods import Curriculum as Curriculum
 from .methods import CyclicalCurriculum as CyclicalCurriculum
 from .methods import EGReweighting as EGReweighting
+from .methods import Forward as Forward
 from .methods import JoCoR as JoCoR
 from .methods import LabelMemory as LabelMemory
 from .methods import LabelNoisedTrim as LabelNoisedTrim

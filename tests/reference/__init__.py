@@ -1,8 +1,8 @@
 """Slow transcriptions of the methods in plain Python and NumPy, written from the papers, sharing no code with src.
 
 Each is a class that is told how many rows and classes there are and the method's parameters, and then goes
-through training: `start_epoch(epoch, losses)` where an epoch begins (of all rows, by NumPy; features for a method
-that wants these), and
+through training: `start_epoch(epoch, losses)` where an epoch begins (of all rows, by NumPy; features or logits for a
+method that wants these), and
 `step(logits, labels, rows)` for each batch; what methods with several networks or views are given has an axis
 for these in front, and so has what they give. A step gives two things: a function from logits to the loss of each
 sample, in which all that is not differentiated is held fixed, and the weight of each sample.
@@ -21,6 +21,7 @@ from .cyclical_curriculum import CyclicalCurriculum
 from .dlt import DLT
 from .eg_reweighting import EGReweighting
 from .elr import ELR
+from .forward import Forward
 from .gce import GCE
 from .itlm import ITLM
 from .jocor import JoCoR
@@ -53,6 +54,9 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "bootstrapping": (Bootstrapping, {}),
     "bootstrapping:kind=soft,beta=0.95": (Bootstrapping, {"kind": "soft", "beta": 0.95}),
     "elr": (ELR, {}),
+    "forward": (Forward, {}),
+    "forward:percentile=60": (Forward, {"percentile": 60}),
+    "forward:percentile=100": (Forward, {"percentile": 100}),
     "gce": (GCE, {}),
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
     "label-memory:beta=0.2": (LabelMemory, {"beta": 0.2}),

@@ -19,6 +19,7 @@ from .cyclical_curriculum import CyclicalCurriculum as CyclicalCurriculum
 from .dlt import DLT as DLT
 from .eg_reweighting import EGReweighting as EGReweighting
 from .elr import ELR as ELR
+from .forward import Forward as Forward
 from .gce import GCE as GCE
 from .itlm import ITLM as ITLM
 from .jocor import JoCoR as JoCoR
@@ -55,6 +56,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "dlt": DLT,
     "eg-reweighting": EGReweighting,
     "elr": ELR,
+    "forward": Forward,
     "gce": GCE,
     "itlm": ITLM,
     "jocor": JoCoR,
