@@ -132,10 +132,43 @@ def test_what_a_full_pass_of_logits_must_be_is_said():
         criterion.start_epoch(0, torch.rand(5))
 
 
+def test_true_classes_are_inferred_from_counts_of_how_each_class_is_labelled():
+    """LCCN: only class 0 is ever mislabelled, as 1. So a label 1 is doubted where 0 is predicted, and only there."""
+    truth = np.arange(300) % 3
+    labels = np.where((truth == 0) & (np.arange(300) % 5 < 2), 1, truth)
+    logits = torch.from_numpy(np.log(0.7 * np.eye(3)[truth] + 0.1)).float()  # 0.8 for the true class
+    criterion, rows = adaptivek.Selection("lccn", warmup=0, rows=300, classes=3), torch.arange(300)
+    criterion.start_epoch(0)
+    loss = criterion(logits, torch.from_numpy(labels), rows)  # plain, and counted
+    torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels)))
+    assert criterion.confidence.min() == 1
+    criterion.start_epoch(1)
+    expected = (np.array([[60, 40, 0], [0, 100, 0], [0, 0, 100]]) + 1) / 103
+    np.testing.assert_allclose(criterion.state_matrix, expected, rtol=1e-5)
+    criterion(logits, torch.from_numpy(labels), rows)
+    doubted = (criterion.confidence < 0.5).numpy()
+    assert doubted.tolist() == (labels != truth).tolist()
+    unlikely = adaptivek.Selection("lccn", warmup=0, rows=300, classes=3)
+    unlikely.load_state_dict(criterion.state_dict())
+    unlikely(torch.tensor([[0.1, 0.1, 0.8]]).log(), torch.tensor([1]), torch.tensor([5]))
+    assert unlikely.confidence[0] > 0.5  # 2 is predicted, but no 2 has been labelled 1
+
+
+def test_a_strong_prior_leaves_the_predictions_alone_as_targets():
+    criterion = adaptivek.Selection("lccn:prior=1e9", warmup=0, rows=4, classes=3)
+    logits, labels = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0])
+    for epoch in range(2):
+        criterion.start_epoch(epoch)
+        moving = logits.clone().requires_grad_()
+        criterion(moving, labels, torch.arange(4)).backward()
+        assert (moving.grad.abs().max() > 1e-3) == (epoch == 0)  # a target that is the prediction has no gradient
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("forward:percentile=0", "Forward: percentile must be a number in (0, 100], got 0.0"),
+        ("lccn:prior=0", "LCCN: prior must be a number above 0, got 0.0"),
         ("plc:threshold=0.95", "PLC: threshold must be a number in (0, 0.9], got 0.95"),
         ("plc:increment=-1", "PLC: increment must be a number of at least 0, got -1.0"),
         ("plc:window=0", "PLC: window must be a whole number of at least 1, got 0"),

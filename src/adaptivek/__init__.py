@@ -15,6 +15,7 @@ from .methods import DLT as DLT
 from .methods import ELR as ELR
 from .methods import GCE as GCE
 from .methods import ITLM as ITLM
+from .methods import LCCN as LCCN
 from .methods import METHODS as METHODS
 from .methods import MKL as MKL
 from .methods import MOIT as MOIT

@@ -28,6 +28,7 @@ from .jocor import JoCoR
 from .label_memory import LabelMemory
 from .label_noised_trim import LabelNoisedTrim
 from .label_smoothing import LabelSmoothing
+from .lccn import LCCN
 from .median_tgd import MedianTGD
 from .mkl import MKL
 from .moit import MOIT
@@ -96,6 +97,8 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
         {"plain": 2, "window": 1, "threshold": 0.8, "increment": 0.5},
     ),
     "plc": (PLC, {}),
+    "lccn": (LCCN, {}),
+    "lccn:prior=20.0": (LCCN, {"prior": 20.0}),
     "rt": (RT, {}),
     "rt:keep=0.3,ramp=3,curve=exp,power=2": (RT, {"keep": 0.3, "ramp": 3, "curve": "exp", "power": 2}),
     "rt:ramp=3,curve=log,power=4,late=0.3": (RT, {"ramp": 3, "curve": "log", "power": 4, "late": 0.3}),

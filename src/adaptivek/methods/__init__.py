@@ -26,6 +26,7 @@ from .jocor import JoCoR as JoCoR
 from .label_memory import LabelMemory as LabelMemory
 from .label_noised_trim import LabelNoisedTrim as LabelNoisedTrim
 from .label_smoothing import LabelSmoothing as LabelSmoothing
+from .lccn import LCCN as LCCN
 from .median_tgd import MedianTGD as MedianTGD
 from .mkl import MKL as MKL
 from .moit import MOIT as MOIT
@@ -63,6 +64,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "label-memory": LabelMemory,
     "label-noised-trim": LabelNoisedTrim,
     "label-smoothing": LabelSmoothing,
+    "lccn": LCCN,
     "median-tgd": MedianTGD,
     "moit": MOIT,
     "plc": PLC,
