@@ -13,6 +13,8 @@ import adaptivek
 from adaptivek.method import outputs
 from adaptivek.methods import METHODS
 
+from .tiny import swept
+
 ROWS, CLASSES = 24, 5
 #: as yet it has replaced nothing, so that it must be plain training to the last digit
 DEFAULT = "label-memory"
@@ -75,8 +77,7 @@ def test_class_weights_and_smoothing_change_what_is_learned_and_not_what_is_judg
     for step in range(6):
         for criterion in (plain, other):
             if criterion.method.needs_epochs and step % 3 == 0:
-                size = (ROWS, 3) if criterion.method.full_pass == "features" else (ROWS,)
-                criterion.start_epoch(step // 3, torch.rand(size, generator=torch.Generator().manual_seed(step)))
+                criterion.start_epoch(step // 3, swept(criterion.method, ROWS, step, CLASSES))
         differ += not torch.allclose(plain(*batch(step)), other(*batch(step)))
         torch.testing.assert_close(plain.confidence, other.confidence)
         torch.testing.assert_close(plain.weights, other.weights)
@@ -90,8 +91,7 @@ def test_probabilities_that_are_labels_are_labels(text):
         logits, labels, index = batch(step)
         for criterion in (hard, soft):
             if criterion.method.needs_epochs and step % 3 == 0:
-                size = (ROWS, 3) if criterion.method.full_pass == "features" else (ROWS,)
-                criterion.start_epoch(step // 3, torch.rand(size, generator=torch.Generator().manual_seed(step)))
+                criterion.start_epoch(step // 3, swept(criterion.method, ROWS, step, CLASSES))
         found = soft(logits, F.one_hot(labels, CLASSES).float(), index)
         torch.testing.assert_close(found, hard(logits, labels, index))
         torch.testing.assert_close(soft.confidence, hard.confidence)
@@ -158,7 +158,7 @@ def test_where_a_step_must_not_look_rows_that_are_not_there_are_left_out_and_hea
     """As on a GPU, where a row beyond a table would end the process."""
     truth = {"clean": torch.ones(ROWS, dtype=torch.bool)} if text == "oracle" else {"rows": ROWS, "classes": CLASSES}
     ours, other = (adaptivek.Selection(text, warmup=0, **truth) for _ in range(2))
-    full_pass = torch.rand((ROWS, 3) if ours.method.full_pass == "features" else (ROWS,))
+    full_pass = swept(ours.method, ROWS, classes=CLASSES)
     for criterion in (ours, other):
         criterion.start_epoch(0, full_pass)
         criterion.eval().train()

@@ -13,6 +13,8 @@ import adaptivek
 from adaptivek.backend import tables
 from adaptivek.methods import METHODS
 
+from .tiny import swept
+
 ROWS, CLASSES = 10, 4
 
 
@@ -56,7 +58,7 @@ def test_a_row_that_is_alone_is_written_to_the_last_bit():
 def test_the_order_of_a_batch_with_repeated_rows_does_not_matter(name):
     """As a weighted sampler draws them. Written one after the other, the last, or one by chance, would win."""
     one, other = (adaptivek.Selection(name, warmup=0, rows=ROWS, classes=CLASSES) for _ in range(2))
-    full_pass = torch.rand((ROWS, 3) if one.method.full_pass == "features" else (ROWS,))
+    full_pass = swept(one.method, ROWS, classes=CLASSES)
     generator = torch.Generator().manual_seed(0)
     observed = torch.randint(CLASSES, (ROWS,), generator=generator)
     for step in range(12):

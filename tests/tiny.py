@@ -39,9 +39,11 @@ def answered(method: adaptivek.Method | type[adaptivek.Method], logits: torch.Te
     return logits if outputs(method) == 1 else torch.stack([logits, logits.roll(1, -1) * 0.9], -3)
 
 
-def swept(method: adaptivek.Method | type[adaptivek.Method], rows: int, seed: int = 0) -> torch.Tensor:
-    """What a full pass over the training set may give: a loss for each row, or features."""
-    size = (rows, 3) if method.full_pass == "features" else (rows,)
+def swept(
+    method: adaptivek.Method | type[adaptivek.Method], rows: int, seed: int = 0, classes: int = CLASSES
+) -> torch.Tensor:
+    """What a full pass over the training set may give: a loss for each row, features or logits."""
+    size = {"features": (rows, 3), "logits": (rows, classes)}.get(method.full_pass, (rows,))
     return torch.rand(size, generator=torch.Generator().manual_seed(seed)) * 4
 
 

@@ -17,11 +17,14 @@ from .methods import DLT as DLT
 from .methods import ELR as ELR
 from .methods import GCE as GCE
 from .methods import ITLM as ITLM
+from .methods import LCCN as LCCN
 from .methods import METHODS as METHODS
 from .methods import MKL as MKL
 from .methods import MOIT as MOIT
 from .methods import PES as PES
+from .methods import PLC as PLC
 from .methods import RT as RT
+from .methods import SAT as SAT
 from .methods import SCE as SCE
 from .methods import SELC as SELC
 from .methods import SOP as SOP
@@ -34,6 +37,7 @@ from .methods import CoTeaching as CoTeaching
 from .methods import Curriculum as Curriculum
 from .methods import CyclicalCurriculum as CyclicalCurriculum
 from .methods import EGReweighting as EGReweighting
+from .methods import Forward as Forward
 from .methods import JoCoR as JoCoR
 from .methods import LabelMemory as LabelMemory
 from .methods import LabelNoisedTrim as LabelNoisedTrim

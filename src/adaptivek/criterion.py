@@ -156,8 +156,9 @@ class Selection(MethodModule):
 
         Args:
             epoch: from 0.
-            full_pass: for methods that want one: of each training row the loss on its observed label, (rows,), or
-                the features, (rows, size), whichever ``criterion.method.full_pass`` says.
+            full_pass: for methods that want one: of each training row the loss on its observed label, (rows,),
+                the features, (rows, size), or the logits, (rows, classes), whichever ``criterion.method.full_pass``
+                says.
         """
         check_number("Selection", "epoch", epoch, 0, whole=True)
         wanted = self.method.full_pass

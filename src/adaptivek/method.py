@@ -94,7 +94,7 @@ class Method(ABC, Generic[StateT]):
     mixing: ClassVar[str] = ""
     freezes: ClassVar[bool] = False  #: has the loop freeze parts of the network in some epochs, see `parts_alone`
     #: what it wants of all rows when an epoch begins, if anything: a forward pass over the training set
-    full_pass: ClassVar[Literal["", "losses", "features"]] = ""
+    full_pass: ClassVar[Literal["", "losses", "features", "logits"]] = ""
     #: fields of the state that have an entry for each row of the training set
     tables: ClassVar[tuple[str, ...]] = ()
 
@@ -114,7 +114,8 @@ class Method(ABC, Generic[StateT]):
     def start_epoch(self, state: StateT, epoch: int, full_pass: Tensor | None) -> StateT:
         """State at the beginning of an epoch, from 0, once warm-up is over; here tables are whole.
 
-        ``full_pass`` has the losses of all rows on their observed labels, (rows,), or their features, (rows, size).
+        ``full_pass`` has the losses of all rows on their observed labels, (rows,), their features, (rows, size), or
+        their logits, (rows, classes).
         Unlike in a step, values may be read back and time is no concern.
         """
         return state

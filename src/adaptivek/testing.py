@@ -266,7 +266,7 @@ def _make(method: Method[Any], rows: int = ROWS, warmup: int = 2, distributed: b
 
 def _begin(criterion: Selection, epoch: int, rows: int = ROWS) -> None:
     wanted, generator = criterion.method.full_pass, torch.Generator().manual_seed(epoch)
-    shape = (rows, 3) if wanted == "features" else (rows,)
+    shape = {"features": (rows, 3), "logits": (rows, CLASSES)}.get(wanted, (rows,))
     criterion.start_epoch(epoch, torch.rand(shape, generator=generator) * 4 if wanted else None)
 
 

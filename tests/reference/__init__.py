@@ -1,8 +1,8 @@
 """Slow transcriptions of the methods in plain Python and NumPy, written from the papers, sharing no code with src.
 
 Each is a class that is told how many rows and classes there are and the method's parameters, and then goes
-through training: `start_epoch(epoch, losses)` where an epoch begins (of all rows, by NumPy; features for a method
-that wants these), and
+through training: `start_epoch(epoch, losses)` where an epoch begins (of all rows, by NumPy; features or logits for a
+method that wants these), and
 `step(logits, labels, rows)` for each batch; what methods with several networks or views are given has an axis
 for these in front, and so has what they give. A step gives two things: a function from logits to the loss of each
 sample, in which all that is not differentiated is held fixed, and the weight of each sample.
@@ -24,19 +24,23 @@ from .cyclical_curriculum import CyclicalCurriculum
 from .dlt import DLT
 from .eg_reweighting import EGReweighting
 from .elr import ELR
+from .forward import Forward
 from .gce import GCE
 from .itlm import ITLM
 from .jocor import JoCoR
 from .label_memory import LabelMemory
 from .label_noised_trim import LabelNoisedTrim
 from .label_smoothing import LabelSmoothing
+from .lccn import LCCN
 from .median_tgd import MedianTGD
 from .mixup import Mixup
 from .mkl import MKL
 from .moit import MOIT
 from .oracle import Oracle
 from .pes import PES
+from .plc import PLC
 from .rt import RT
+from .sat import SAT
 from .sce import SCE
 from .selc import SELC
 from .sop import SOP
@@ -59,6 +63,9 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "bootstrapping": (Bootstrapping, {}),
     "bootstrapping:kind=soft,beta=0.95": (Bootstrapping, {"kind": "soft", "beta": 0.95}),
     "elr": (ELR, {}),
+    "forward": (Forward, {}),
+    "forward:percentile=60": (Forward, {"percentile": 60}),
+    "forward:percentile=100": (Forward, {"percentile": 100}),
     "gce": (GCE, {}),
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
     "label-memory:beta=0.2": (LabelMemory, {"beta": 0.2}),
@@ -70,6 +77,8 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
         {"flip": 0.5, "largest": 0.3, "smallest": 0.0},
     ),
     "label-smoothing": (LabelSmoothing, {}),
+    "sat": (SAT, {}),
+    "sat:alpha=0.5": (SAT, {"alpha": 0.5}),
     "sce": (SCE, {}),
     "selc": (SELC, {}),
     "beta-mixture": (BetaMixture, {}),
@@ -94,6 +103,14 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "median-tgd:factor=1": (MedianTGD, {"factor": 1}),
     "pes:plain=1,later=1,head=0": (PES, {"plain": 1, "later": 1, "head": 0}),
     "pes": (PES, {}),
+    "plc:plain=1": (PLC, {"plain": 1}),
+    "plc:plain=2,window=1,threshold=0.8,increment=0.5": (
+        PLC,
+        {"plain": 2, "window": 1, "threshold": 0.8, "increment": 0.5},
+    ),
+    "plc": (PLC, {}),
+    "lccn": (LCCN, {}),
+    "lccn:prior=20.0": (LCCN, {"prior": 20.0}),
     "rt": (RT, {}),
     "rt:keep=0.3,ramp=3,curve=exp,power=2": (RT, {"keep": 0.3, "ramp": 3, "curve": "exp", "power": 2}),
     "rt:ramp=3,curve=log,power=4,late=0.3": (RT, {"ramp": 3, "curve": "log", "power": 4, "late": 0.3}),

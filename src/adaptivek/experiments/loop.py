@@ -193,14 +193,15 @@ class Loop(ABC):
 
     @torch.no_grad()
     def _full_pass(self, group: Group) -> Tensor:
-        """Of all training rows of a group, the losses, (runs, rows), or the features, (runs, rows, size)."""
+        """Of all training rows of a group, (runs, rows): the losses, or (runs, rows, size): the features or logits."""
         self.model.eval()
-        features, runs, found = group.method.full_pass == "features", self._runs[group.runs], []
+        wanted, runs, found = group.method.full_pass, self._runs[group.runs], list[Tensor]()
+        features = wanted == "features"
         predict = self._predictor(runs, features)
         with without_head(self.model) if features else nullcontext():
             for rows, labels in in_turn(self._rows[runs], self._labels[runs], axis=1):
                 output = predict(self._x[rows]).float()
-                if not features:
+                if wanted == "losses":
                     output = cross_entropy(output.flatten(0, 1), labels.flatten()).view(labels.shape)
                 found.append(output)
         return torch.cat(found, 1)

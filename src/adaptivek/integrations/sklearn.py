@@ -125,7 +125,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, max(self.warmup_epochs, 1), gamma=0.2)
         quality, counted = torch.zeros(rows, device=x.device), 0
         for epoch in range(self.epochs):
-            criterion.start_epoch(epoch, _full_pass(model, x, y) if method.full_pass else None)
+            criterion.start_epoch(epoch, _full_pass(model, x, y, method.full_pass) if method.full_pass else None)
             model.train()
             counted += epoch >= warmup
             for index in torch.split(torch.randperm(rows).to(x.device), self.batch_size):
@@ -168,8 +168,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
 
 @torch.no_grad()
-def _full_pass(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """The losses of all rows."""
+def _full_pass(model: nn.Module, x: Tensor, y: Tensor, wanted: str) -> Tensor:
+    """The losses or logits of all rows."""
     model.eval()
-    parts = zip(torch.split(x, 4096), torch.split(y, 4096), strict=True)
-    return torch.cat([cross_entropy(model(rows), labels) for rows, labels in parts])
+    logits = torch.cat([model(rows) for rows in torch.split(x, 4096)])
+    return cross_entropy(logits, y) if wanted == "losses" else logits

@@ -22,19 +22,23 @@ from .cyclical_curriculum import CyclicalCurriculum as CyclicalCurriculum
 from .dlt import DLT as DLT
 from .eg_reweighting import EGReweighting as EGReweighting
 from .elr import ELR as ELR
+from .forward import Forward as Forward
 from .gce import GCE as GCE
 from .itlm import ITLM as ITLM
 from .jocor import JoCoR as JoCoR
 from .label_memory import LabelMemory as LabelMemory
 from .label_noised_trim import LabelNoisedTrim as LabelNoisedTrim
 from .label_smoothing import LabelSmoothing as LabelSmoothing
+from .lccn import LCCN as LCCN
 from .median_tgd import MedianTGD as MedianTGD
 from .mixup import Mixup as Mixup
 from .mkl import MKL as MKL
 from .moit import MOIT as MOIT
 from .oracle import Oracle as Oracle
 from .pes import PES as PES
+from .plc import PLC as PLC
 from .rt import RT as RT
+from .sat import SAT as SAT
 from .sce import SCE as SCE
 from .selc import SELC as SELC
 from .sop import SOP as SOP
@@ -61,17 +65,21 @@ METHODS: dict[str, type[Method[Any]]] = {
     "dlt": DLT,
     "eg-reweighting": EGReweighting,
     "elr": ELR,
+    "forward": Forward,
     "gce": GCE,
     "itlm": ITLM,
     "jocor": JoCoR,
     "label-memory": LabelMemory,
     "label-noised-trim": LabelNoisedTrim,
     "label-smoothing": LabelSmoothing,
+    "lccn": LCCN,
     "median-tgd": MedianTGD,
     "mixup": Mixup,
     "moit": MOIT,
     "pes": PES,
+    "plc": PLC,
     "rt": RT,
+    "sat": SAT,
     "sce": SCE,
     "selc": SELC,
     "sop": SOP,

@@ -45,7 +45,13 @@ class SELC(Method[Ensemble]):
         return Ensemble(task.per_row_and_class(0.0))
 
     def step(self, state: Ensemble, batch: Batch) -> Decision:
-        assert batch.logits is not None
-        moved = self.alpha * state.predictions + (1 - self.alpha) * batch.logits.detach().softmax(-1)
-        left = 1 - moved.sum(-1, keepdim=True)  # alpha^k, what is still the label's
-        return Decision(batch.valid, {"predictions": moved}, targets=moved + left * observed(batch))
+        moved, targets = moved_targets(self.alpha, state.predictions, batch)
+        return Decision(batch.valid, {"predictions": moved}, targets=targets)
+
+
+def moved_targets(alpha: float, predictions: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """What is remembered of the predictions with today's, and the targets that it makes with the labels."""
+    assert batch.logits is not None
+    moved = alpha * predictions + (1 - alpha) * batch.logits.detach().softmax(-1)
+    left = 1 - moved.sum(-1, keepdim=True)  # alpha^k, what is still the label's
+    return moved, moved + left * observed(batch)
