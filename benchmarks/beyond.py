@@ -5,7 +5,7 @@
     python benchmarks/beyond.py --datasets mnist fashion-mnist cifar10 --only-table
 
 Last epoch, mean over the seeds. Runs are kept, and done once; those of rivals.py and of `adaptivek bench` count. Random
-settings come from benchmarks/robustness.py, times from sparing.py, labels by people from human_labels.py.
+settings come from benchmarks/robustness.py, times from skip_settled.py, labels by people from human_labels.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import rivals
 import robustness
-import sparing
+import skip_settled
 from measurements import read_lines
 
 from adaptivek.experiments.bench import bench
@@ -87,7 +87,7 @@ def main() -> None:
         found = [_error(method, errors[cell, method]) for method in given.methods]
         print(f"| {cell[0]}, {cell[1]} {cell[2]:g} | " + " | ".join(found) + " |")
     print("\n4. Time, with SkipSettled\n")
-    sparing.tell(read_lines(TIMES))
+    skip_settled.tell(read_lines(TIMES))
     print("\n5. Above the Oracle")
     for method in given.methods:
         print(f"- {method}: {above(mean, method)}")

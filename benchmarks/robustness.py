@@ -24,16 +24,15 @@ from typing import ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from adaptivek.types import Stateless
 from measurements import read_lines
-from torch import Tensor
 
 from adaptivek.experiments.data import Split, load
 from adaptivek.experiments.session import prepare
 from adaptivek.experiments.spec import Recipe, RunSpec
 from adaptivek.experiments.stack import Stack
+from adaptivek.method import Batch, Decision, NoState
 from adaptivek.methods import METHODS as BY_NAME
-from adaptivek.methods.label_memory import LabelMemory, Remembered
+from adaptivek.methods.label_memory import LabelMemory, LabelMemoryState
 from adaptivek.methods.vanilla import Vanilla
 
 METHODS = ("label-memory", "label-memory-without-rows", "adaptive-k", "vanilla-nudged")  # beside Vanilla
@@ -48,18 +47,20 @@ class WithoutRows(LabelMemory):
 
     name: ClassVar[str] = "label-memory-without-rows"
 
-    def _visit(self, state: Remembered, p: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:
-        return super()._visit(state, p, None)
+    def step(self, state: LabelMemoryState, batch: Batch) -> Decision:
+        return super().step(state._replace(**dict.fromkeys(self.tables)), batch)
 
 
 class Nudged(Vanilla):
     """Plain training with labels smoothed by a thousandth: how far runs part that differ in next to nothing."""
 
     name: ClassVar[str] = "vanilla-nudged"
+    needs_logits: ClassVar[bool] = True
+    own_loss: ClassVar[bool] = True
 
-    def losses(self, state: Stateless, logits: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
-        smoothed = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none", label_smoothing=0.001)
-        return smoothed.view(labels.shape)
+    def step(self, state: NoState, batch: Batch) -> Decision:
+        losses = F.cross_entropy(batch.logits, batch.labels, reduction="none", label_smoothing=0.001)
+        return Decision(batch.valid, losses=losses)
 
 
 for made_here in (WithoutRows, Nudged):
