@@ -48,6 +48,11 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--device", default="auto")
     command.add_argument("--eager", action="store_true", help="on a GPU: no CUDA graph")
 
+    command = commands.add_parser("table", help="write tables and figure")
+    command.add_argument("--results", type=Path, default=Path("results/real"), help="folder of JSON lines")
+    command.add_argument("--human-labels", type=Path, default=Path("results/beyond/human_labels.jsonl"))
+    command.add_argument("--page", type=Path, default=Path("docs/real.md"))
+
     given = parser.parse_args(arguments)
     if given.command == "prepare":
         from real_prepare import prepare
@@ -55,6 +60,21 @@ def main(arguments: list[str] | None = None) -> int:
         if given.data_root is None:
             parser.error("--data-root must be given, or ADAPTIVEK_DATA be set")
         prepare(Path(given.data_root), given.weights, given.out)
+        return 0
+    if given.command == "table":
+        from real_compare import current, pool
+        from real_figure import draw
+        from real_table import details, human_labels, summary, write
+
+        results = current(line for path in sorted(given.results.glob("*.jsonl")) for line in read_lines(path))
+        pools = {"Development pool": pool(results, True), "Held back": pool(results, False)}
+        blocks = {f"{name}, summary": summary(found) for name, found in pools.items()}
+        blocks |= {f"{name}, details": details(found) for name, found in pools.items()}
+        blocks["Human labels"] = human_labels(read_lines(given.human_labels))
+        if any(found.settings for found in pools.values()):
+            draw(pools, given.page.parent / "figures" / "real.svg")
+            blocks["Figure"] = "![Share of the gap to the Oracle that each method closes](figures/real.svg)"
+        write(given.page, blocks)
         return 0
     if given.command == "train" and given.jobs:
         wanted = [Job.from_dict(line) for line in read_lines(given.jobs)]
