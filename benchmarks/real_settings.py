@@ -9,7 +9,7 @@ from typing import Any
 
 from adaptivek.experiments.spec import RECIPES
 from adaptivek.method import Method, describe
-from adaptivek.methods import METHODS, build, find
+from adaptivek.methods import METHODS, build, find, needs
 
 #: what methods are chosen on; everything else is run once they are frozen
 DEVELOPMENT = ("sarcasm", "labelme_amt", "product_pairs_amt", "weak_agnews")
@@ -27,6 +27,8 @@ DATA = {
     ),
     "text-bag": ("sarcasm", "hotel"),
 }  # fmt: skip
+#: what methods may need, by the words of `needs`; not passes over all rows, more networks, views or mixed samples
+OFFERED = frozenset({"truth", "ratio", "warm-up", "logits", "rows", "epochs"})
 WARMUP = 3 / 8  # of all steps, for methods that start after plain training: 30 of 80 epochs in the paper
 
 
@@ -38,6 +40,7 @@ class Recipe:
     epochs: tuple[int, ...]
     batch_size: int = 32
     weight_decay: float = 0.0
+    bfloat16: bool = False  #: forward passes, on a GPU
 
     def learning_rate_at(self, step: int, steps: int, epoch: int) -> float:
         """At a step of ``steps`` in all, in an epoch, both from 0."""
@@ -64,7 +67,7 @@ class FromScratch(Recipe):
 
 _TEXTS = RECIPES["sarcasm"]
 NETWORKS: dict[str, Recipe] = {
-    "encoder": FineTuning(5e-5, (3, 1, 10), weight_decay=0.01),
+    "encoder": FineTuning(5e-5, (3, 1, 10), weight_decay=0.01, bfloat16=True),
     "perceptron": Recipe(1e-3, (15,)),
     "text-bag": FromScratch(_TEXTS.learning_rate, (_TEXTS.epochs,), _TEXTS.batch_size),
 }
@@ -148,14 +151,16 @@ def jobs(
         and (pool == "all" or setting.development == (pool == "development"))
     ]
     methods = list(methods)
+    if others := [method for method in methods if not single_network(method)]:
+        raise ValueError(f"jobs: methods must train a single network in one go, got {', '.join(others)}")
     return [Job(setting, method, seed) for seed in range(seeds) for setting in wanted for method in methods]
 
 
 def single_network(text: str) -> bool:
-    """Whether a method trains one network on one view in one go, without passes over all rows in between."""
+    """Whether a method trains one network in one go and needs nothing that the loop here does not have."""
     method = find(text.partition(":")[0])
     restarts = method.epochs_since_restart is not Method.epochs_since_restart
-    return method.networks == method.views == 1 and not method.full_pass and not restarts
+    return OFFERED.issuperset(needs(method)) and not restarts
 
 
 def all_methods() -> list[str]:

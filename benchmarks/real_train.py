@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from real_encoder import Encoder
-from real_settings import NETWORKS, OWN, WARMUP, Job, version
+from real_settings import NETWORKS, OWN, WARMUP, Job, Recipe, version
 from torch import Tensor, nn
 
 import adaptivek
@@ -100,7 +100,7 @@ def train(job: Job, folder: Path, device: str = "auto", graph: bool = True) -> d
     model = make_network(setting.network, data, folder, job.seed).to(place)
     steps = len(labels) // recipe.batch_size
     criterion = make_criterion(job.method, clean, data.classes, noisy, steps * setting.epochs).to(place)
-    loop = Loop(model, criterion, data.x.to(place), labels.to(place), recipe.batch_size, recipe.weight_decay, graph)
+    loop = Loop(model, criterion, data.x.to(place), labels.to(place), recipe, graph)
     x_test, y_test = data.x_test.to(place), data.y_test.to(place)
     found: dict[str, list[float]] = {"accuracy": [], "balanced": [], "averaged_accuracy": [], "averaged_balanced": []}
     torch.manual_seed(job.seed)  # of dropout
@@ -110,9 +110,9 @@ def train(job: Job, folder: Path, device: str = "auto", graph: bool = True) -> d
         at = range(epoch * steps, (epoch + 1) * steps)
         rates = [recipe.learning_rate_at(step, steps * setting.epochs, epoch) for step in at]
         loop.epoch(torch.from_numpy(order).view(steps, -1), torch.tensor(rates))
-        plain = accuracies(model, x_test, y_test, data.classes)
+        plain = accuracies(predict(model, x_test, recipe), y_test, data.classes)
         with loop.average.in_use():
-            averaged = accuracies(model, x_test, y_test, data.classes)
+            averaged = accuracies(predict(model, x_test, recipe), y_test, data.classes)
         for key, value in zip(found, (*plain, *averaged), strict=True):
             found[key].append(round(100 * value, 2))
     ratio = criterion.noise_ratio if criterion.method.leaves_out else math.nan
@@ -145,23 +145,26 @@ class Loop:
         criterion: adaptivek.Selection,
         x: Tensor,
         labels: Tensor,
-        batch_size: int,
-        weight_decay: float,
+        recipe: Recipe,
         graph: bool,
     ) -> None:
-        self.model, self.criterion, self.x, self.labels = model, criterion, x, labels
+        self.model, self.criterion, self.x, self.labels, self.recipe = model, criterion, x, labels, recipe
         device = x.device
         self.cuda = device.type == "cuda"
         self._record = graph and self.cuda
         self._graph: torch.cuda.CUDAGraph | None = None
-        steps = len(x) // batch_size
-        self.order = torch.zeros(steps, batch_size, dtype=torch.int64, device=device)
+        steps = len(x) // recipe.batch_size
+        self.order = torch.zeros(steps, recipe.batch_size, dtype=torch.int64, device=device)
         self.rates = torch.zeros(steps, device=device)
         self.now = torch.zeros(1, dtype=torch.int64, device=device)
-        self.rate = torch.zeros((), device=device)
         self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=self.rate, weight_decay=weight_decay, fused=True, capturable=self.cuda
+            model.parameters(),
+            lr=torch.zeros((), device=device),  # a tensor: a recorded step reads it anew
+            weight_decay=recipe.weight_decay,
+            fused=True,
+            capturable=self.cuda,
         )
+        self.rate = self.optimizer.param_groups[0]["lr"]
         self.average = adaptivek.EMA(model.parameters(), DECAY)
         self.steps = 0
 
@@ -192,7 +195,7 @@ class Loop:
         rows = self.order.index_select(0, self.now)[0]
         self.rate.copy_(self.rates.index_select(0, self.now)[0])
         self.optimizer.zero_grad()
-        with precision(self.x.device):
+        with precision(self.recipe, self.x.device):
             logits = self.model(self.x[rows])
         self.criterion(logits.float(), self.labels[rows], rows).backward()
         self.optimizer.step()
@@ -200,9 +203,9 @@ class Loop:
         self.now += 1
 
 
-def precision(device: torch.device) -> torch.autocast:
-    """Of forward passes: bfloat16 on a GPU."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+def precision(recipe: Recipe, device: torch.device) -> torch.autocast:
+    """Of forward passes."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=recipe.bfloat16 and device.type == "cuda")
 
 
 def _aside(function: Callable[[], None]) -> None:
@@ -215,11 +218,15 @@ def _aside(function: Callable[[], None]) -> None:
 
 
 @torch.no_grad()
-def accuracies(model: nn.Module, x: Tensor, y: Tensor, classes: int) -> tuple[float, float]:
-    """Accuracy, and balanced accuracy: the mean over the classes that occur."""
+def predict(model: nn.Module, x: Tensor, recipe: Recipe) -> Tensor:
     model.eval()
-    with precision(x.device):
-        hit = torch.cat([model(part).argmax(1) for part in x.split(TEST_ROWS)]) == y
+    with precision(recipe, x.device):
+        return torch.cat([model(part).argmax(1) for part in x.split(TEST_ROWS)])
+
+
+def accuracies(predicted: Tensor, y: Tensor, classes: int) -> tuple[float, float]:
+    """Accuracy, and balanced accuracy: the mean over the classes that occur."""
+    hit = predicted == y
     number = torch.bincount(y, minlength=classes)
     right = torch.bincount(y, weights=hit.double(), minlength=classes)
     return float(hit.double().mean()), float((right / number)[number > 0].mean())
