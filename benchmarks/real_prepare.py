@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as parquet
+from real_images import HUMAN_LABELS, human_labels
 from real_settings import DATA, INJECTED
 
 from adaptivek.experiments.data.read import held_out
@@ -56,6 +57,11 @@ def read(root: Path, name: str) -> Columns:
         x, labels, gold = (_take(column, rows) for column in (x, labels, gold))
         x_test, y_test = _take(x_test, tested), _take(y_test, tested)
     return Columns(x, None if name in INJECTED else labels, gold, x_test, y_test)
+
+
+def read_images(root: Path, name: str, weights: Path) -> Columns:
+    found = human_labels(root, weights)
+    return Columns(found.x, found.labels[name], found.gold, found.x_test, found.y_test)
 
 
 def _file(path: Path) -> tuple[list[Any], list[Any], list[Any]]:
@@ -137,20 +143,18 @@ def numbered(data: Columns) -> Arrays:
     } | {"classes": np.array(len(classes))}
 
 
-def prepare(root: Path, weights: Path, out: Path) -> None:
+def prepare(root: Path, weights: Sequence[Path], out: Path) -> None:
     """All files, and the encoder's weights in half precision."""
     from tokenizers import Tokenizer
 
     out.mkdir(parents=True, exist_ok=True)
-    model = next(weights.rglob("model.safetensors"), None)
-    if model is None:
-        raise ValueError(f"prepare: weights must be a folder with model.safetensors somewhere in it, got {weights}")
-    save_encoder(model.parent, out / "encoder.npz")
-    tokenizer = Tokenizer.from_file(str(model.parent / "tokenizer.json"))
+    encoder, image_weights = _find(weights, "model.safetensors").parent, _find(weights, "mobilenetv2*.pt")
+    save_encoder(encoder, out / "encoder.npz")
+    tokenizer = Tokenizer.from_file(str(encoder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     for name in dict.fromkeys(name for names in DATA.values() for name in names):
-        data = read(root, name)
+        data = read_images(root, name, image_weights) if name in HUMAN_LABELS else read(root, name)
         labels = numbered(data)
         for network in (network for network, names in DATA.items() if name in names):
             path = out / f"{network}-{name}.npz"
@@ -161,6 +165,15 @@ def prepare(root: Path, weights: Path, out: Path) -> None:
                 f"{labels['classes']} classes, {noisy:.1%} noisy, {path.stat().st_size / 2**20:.1f} MiB",
                 flush=True,
             )
+
+
+def _find(folders: Sequence[Path], pattern: str) -> Path:
+    for folder in folders:
+        for path in folder.rglob(pattern):
+            return path
+    raise ValueError(
+        f"prepare: weights must be folders with {pattern} somewhere in one, got {', '.join(map(str, folders))}"
+    )
 
 
 def save_encoder(folder: Path, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -173,7 +174,8 @@ def test_from_the_data_folder_to_the_page(tmp_path, monkeypatch):
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     root, weights, out, page = tmp_path / "data", tmp_path / "weights/model", tmp_path / "out", tmp_path / "real.md"
-    names = {"encoder": ("sarcasm",), "perceptron": ("product_pairs_amt", "weak_sms"), "text-bag": ("sarcasm",)}
+    names = {"encoder": ("sarcasm",), "text-bag": ("sarcasm",)}
+    names["perceptron"] = ("product_pairs_amt", "weak_sms", "cifar10n_worst", "cifar10n_aggregate")
     monkeypatch.setattr(real_prepare, "DATA", names)
     rng = np.random.default_rng(0)
     gold = rng.integers(0, 2, 150)
@@ -186,12 +188,16 @@ def test_from_the_data_folder_to_the_page(tmp_path, monkeypatch):
         "real/weak_sms/test": {"text": texts[:9], "label": spam["gold"][:9]},
         "real/product_pairs_amt/train": {"near": gold + 0.1, "far": rng.normal(size=150), "text": texts,
                                          "label": noisy, "majority": gold, "gold": gold},
+        "cifar10/train": {"img": [pixels(y, rng) for y in gold], "label": gold},
+        "cifar10/test": {"img": [pixels(y, rng) for y in gold[:20]], "label": gold[:20]},
+        "cifar10n/train": {"clean_label": gold, "worse_label": noisy, "aggre_label": gold},
     }  # fmt: skip
     for name, columns in tables.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         pyarrow.parquet.write_table(pyarrow.table(columns), root / f"{name}.parquet")
     weights.mkdir(parents=True)
     save_file(tiny_bert().state_dict(), weights / "model.safetensors")
+    torch.save(tiny_mobilenet(), weights / "mobilenetv2_tiny.pt")
     (weights / "config.json").write_text('{"num_attention_heads": 2}')
     words = {word: number for number, word in enumerate(["[PAD]", "[UNK]", "a", "good", "the", "bad", "word", "end"])}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
@@ -213,6 +219,14 @@ def test_from_the_data_folder_to_the_page(tmp_path, monkeypatch):
     assert float((pairs.labels != pairs.gold).float().mean()) == pytest.approx(0.2, abs=0.1)
     assert load(out / "perceptron-weak_sms.npz").x.shape[1] == len(words) - 3  # one letter is no word there
 
+    worst, aggregate = (load(out / f"perceptron-cifar10n_{name}.npz") for name in ("worst", "aggregate"))
+    assert worst.x.shape == (150, 6)
+    assert torch.equal(worst.x, aggregate.x)
+    assert torch.equal(aggregate.labels, aggregate.gold)
+    order = [int(row) for row in np.flatnonzero(noisy != gold)]
+    assert torch.nonzero(worst.labels != worst.gold).flatten().tolist() == order
+    assert abs(np.corrcoef(worst.x[:, 0], worst.gold)[0, 1]) > 0.9  # features stand by the labels of their images
+
     results = tmp_path / "results"
     options = ["--folder", str(out), "--device", "cpu", "--seeds", "1", "--methods", "vanilla", "oracle", "elr"]
     options += ["--networks", "perceptron", "--data", "product_pairs_amt", "weak_sms"]
@@ -221,6 +235,35 @@ def test_from_the_data_folder_to_the_page(tmp_path, monkeypatch):
     real.main(["table", "--results", str(results), "--page", str(page), "--human-labels", str(tmp_path / "none")])
     assert page.read_text().count("| `elr` |") == 4  # a summary and a table of each pool
     assert (tmp_path / "figures/real.svg").stat().st_size > 1_000
+
+
+def pixels(bright: int, rng: np.random.Generator) -> dict[str, object]:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(rng.integers(0, 60, (32, 32, 3), np.uint8) + np.uint8(150 * bright)).save(file, "PNG")
+    return {"bytes": file.getvalue(), "path": None}
+
+
+def tiny_mobilenet() -> dict[str, torch.Tensor]:
+    """Its layers, each of a few channels."""
+    generator, weights = torch.Generator().manual_seed(0), {}
+
+    def layer(name: str, place: int, *shape: int) -> None:
+        drawn = torch.rand(shape, generator=generator)  # above 0: a bright image has large features
+        weights[f"{name}{place}.weight"] = drawn / drawn[0].sum()
+        ones, zeros = torch.ones(shape[0]), torch.zeros(shape[0])
+        values = {"weight": ones, "bias": zeros, "running_mean": zeros, "running_var": ones}
+        weights.update({f"{name}{place + 1}.{part}": value for part, value in values.items()})
+
+    layer("features.0.", 0, 4, 3, 3, 3)
+    for block in range(1, 18):
+        name = f"features.{block}.conv."
+        shapes = [(8, 4, 1, 1), (8, 1, 3, 3), (4, 8, 1, 1)] if block > 1 else [(4, 1, 3, 3), (4, 4, 1, 1)]
+        for place, shape in enumerate(shapes):
+            layer(name, 3 * place, *shape)
+    layer("features.18.", 0, 6, 4, 1, 1)
+    return weights
 
 
 def line(data: str, method: str, seed: int, accuracy: float, averaged: float = 0.0, ratio: float | None = None):
