@@ -86,7 +86,7 @@ def observed(job: Job, data: Data) -> Tensor:
     if job.setting.noise == OWN:
         assert data.labels is not None
         return data.labels
-    noise = NOISES[job.setting.noise](rate=job.setting.rate)  # type: ignore[call-arg]
+    noise = NOISES[job.setting.noise](rate=job.setting.rate)
     return corrupt(data.gold, noise, classes=data.classes, seed=job.seed)[0]
 
 
@@ -210,7 +210,7 @@ def precision(recipe: Recipe, device: torch.device) -> torch.autocast:
 
 def _aside(function: Callable[[], None]) -> None:
     """On a stream of its own, as has to be before a graph is recorded."""
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         function()
