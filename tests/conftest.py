@@ -32,7 +32,7 @@ SLOW = {
     for name in (
         "audit", "audit_beliefs", "audit_command", "audit_encoder", "audit_estimates", "audit_page", "bench", "command",
         "compiled", "cuda_graph", "distributed", "docs", "huggingface", "imports", "label_memory", "lightning",
-        "own_data", "package", "records", "report", "report_many", "report_own", "report_page",
+        "own_data", "package", "real", "records", "report", "report_many", "report_own", "report_page",
         "sklearn", "stacked", "store", "theory_files", "train",
     )
 }  # fmt: skip

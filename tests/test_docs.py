@@ -162,3 +162,26 @@ def test_the_examples_of_integrations_print_both_accuracies(name, monkeypatch, c
     assert "vanilla" in accuracies
     assert all(0 < float(accuracy) <= 1 for accuracy in accuracies.values())
     assert f"examples/{name}.py" in (ROOT / "docs/integrations.md").read_text()
+
+
+@FRAMEWORKS
+def test_the_example_of_fine_tuning_prints_both_accuracies(tmp_path, monkeypatch, capsys):
+    """With an encoder that has learned nothing, on texts that have the class in them."""
+    import pandas
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    words = {word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad"])}
+    BertTokenizerFast(vocab=words).save_pretrained(tmp_path / "encoder")
+    config = BertConfig(
+        vocab_size=len(words), hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8
+    )
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "encoder")
+    texts = pandas.DataFrame({"text": ["good", "bad good bad"] * 60, "label": ["up", "down"] * 60})
+    texts.to_parquet(tmp_path / "texts.parquet")
+    given = f"--encoder {tmp_path}/encoder --texts {tmp_path}/texts.parquet --layers 1 --rows 96 --epochs 1"
+    monkeypatch.setattr(sys, "argv", ["finetune_text", *given.split()])
+    runpy.run_path(str(ROOT / "examples/finetune_text.py"))
+    plain, selected = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"vanilla +test accuracy [01]\.\d+", plain)
+    assert re.fullmatch(r"selection +test accuracy [01]\.\d+, noise found \d\.\d+", selected)
+    assert "examples/finetune_text.py" in (ROOT / "docs/integrations.md").read_text()
