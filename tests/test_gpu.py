@@ -150,7 +150,8 @@ def test_captured_in_a_cuda_graph(text):
         graph.replay()
         expected = step(twin, eager, other, *(t.cuda() for t in new))
         torch.testing.assert_close(loss, expected)
-        assert torch.equal(criterion.confidence, eager.confidence)
+        assert torch.equal(criterion.kept, eager.kept)
+        torch.testing.assert_close(criterion.confidence, eager.confidence)  # counted in any order on a GPU
         partial += 0 < float(eager.confidence.sum()) < eager.confidence.numel()
     torch.testing.assert_close(model.weight, twin.weight)
     for name, value in eager.state_dict().items():

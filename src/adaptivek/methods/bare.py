@@ -39,9 +39,9 @@ class BARE(Method[NoState]):
         assert batch.labels is not None
         valid = batch.valid.unsqueeze(-1)
         p = batch.logits.detach().softmax(-1).where(valid, 0.0)
-        mean = p.sum(-2) / batch.n_valid
-        square = (p - mean).square().where(valid, 0.0).sum(-2)
+        mean = p.sum(-2, keepdim=True) / batch.n_valid
+        square = (p - mean).square().where(valid, 0.0).sum(-2, keepdim=True)
         deviation = (square / (batch.n_valid - 1).clamp(min=1)).sqrt()
         above = p - mean >= self.deviations * deviation
         kept = above.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1) & batch.valid
-        return Decision(kept | ~kept.any(-1))
+        return Decision(kept | ~kept.any(-1, keepdim=True))

@@ -1,7 +1,8 @@
-"""Label memory: each sample learns what its label may have been, given today's prediction and the remembered ones."""
+"""Label memory: labels that remembered predictions contradict are replaced, those they contest are held back."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -11,69 +12,113 @@ from torch import Tensor
 from ..backend.checks import check_number
 from ..method import Batch, Decision, Method, Task, observed
 
-START = 0.2  # noise ratio of the transition matrix before anything has been seen
-PRIOR = 20  # how many samples that is worth
-RARE = 1e-4  # how often, at least, any class is taken to be labelled as any other
-HORIZON = 5_000  # samples that the counts look back on where the size of the training set is not known
+TINY = 1e-6  # probabilities are at least this before they are multiplied
+RARE = 1e-3  # how often, at least, any class is taken to be labelled as any other
+HORIZON = 5_000  # samples that the confusion counts look back on where the size of the set is not known
 
 
 class LabelMemoryState(NamedTuple):
-    remembered: Tensor  #: (rows, classes) EMA of each row's log-probabilities, 0 before its first visit
-    visits: Tensor  #: (rows,) how often each row was seen
-    confusion: Tensor  #: (classes, classes) how many samples of the first class are labelled as the second, of late
+    predictions: Tensor  #: (rows, classes) EMA of predictions, from 0; the rest, up to 1, is the label
+    confusion: Tensor  #: (classes, classes) how often rows predicted as the first were labelled as the second, of late
     horizon: Tensor  #: samples that those counts look back on: the size of the training set
 
 
 @dataclass(frozen=True)
 class LabelMemory(Method[LabelMemoryState]):
-    beta: float = 0.5
-    power: float = 1.0
-    share: float = 1.0
-    start: float = 0.2
-    prior: float = 20.0
+    """Replace labels that lose against ``prediction * memory * odds``; hold back those that are contested.
+
+    The memory of a row begins as its label and moves towards its predictions at each visit, the further the more
+    confident they are, so no warm-up is needed. The odds are Bayes' rule: they come from confusion counts of predicted
+    class and observed label, kept as training goes on. A label is replaced if another class has more of ``memory *
+    sqrt(odds)``. It is contested if that holds for the predictions alone, the remembered ones and today's: then less is
+    learned from it, by as much as the memory is made of predictions. Labels of a class that is hardly ever predicted
+    where it is observed are left alone.
+
+    Args:
+        beta: how slowly the memory moves, in [0, 1); it moves once a visit, so once an epoch.
+        caution: how much less it moves by a prediction of low confidence, at least 0. At 0 all move it alike; at 1 next
+            to nothing happens while a network has learned little.
+    """
+
+    beta: float = 0.8
+    caution: float = 0.5
 
     name: ClassVar[str] = "label-memory"
-    summary: ClassVar[str] = "learns what each label may have been, by predictions, remembered ones and their confusion"
+    summary: ClassVar[str] = "weighs each label against remembered predictions and confusion counts; no warm-up"
     paper: ClassVar[str] = "this library"
-    revision: ClassVar[int] = 2
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     uses_rows: ClassVar[bool] = True
-    tables: ClassVar[tuple[str, ...]] = ("remembered", "visits")
+    tables: ClassVar[tuple[str, ...]] = ("predictions",)
 
     def __post_init__(self) -> None:
         check_number("LabelMemory", "beta", self.beta, 0, 1, open_high=True)
+        check_number("LabelMemory", "caution", self.caution, 0)
 
     def init(self, task: Task) -> LabelMemoryState:
         classes = task.classes or 0
         horizon = torch.tensor(float(task.rows or HORIZON))
-        return LabelMemoryState(
-            task.per_row_and_class(0.0), task.per_row(0.0), torch.zeros(classes, classes), horizon
-        )
+        return LabelMemoryState(task.per_row_and_class(0.0), torch.zeros(classes, classes), horizon)
 
     def step(self, state: LabelMemoryState, batch: Batch) -> Decision:
         assert batch.logits is not None
         assert batch.labels is not None
-        today = batch.logits.detach().log_softmax(-1)
-        opinion = today if state.remembered is None else today + self.power * state.remembered
-        seen_as = self._seen_as(state.confusion, observed(batch), batch.labels).log()
-        posterior = (opinion + seen_as).softmax(-1)
-        counted = (opinion + self.share * seen_as).softmax(-1)
-        update = {"confusion": self._count(state, counted, batch)}
-        if state.remembered is not None:
-            pace = torch.clamp(1 / (state.visits + 1), min=1 - self.beta).unsqueeze(-1)
-            update |= {"remembered": state.remembered + pace * (today - state.remembered), "visits": state.visits + 1}
-        confidence = (posterior * observed(batch)).sum(-1)
-        return Decision(batch.valid, update, targets=posterior, confidence=confidence)
+        p, labels, label = batch.logits.detach().softmax(-1), batch.labels, observed(batch)
+        before, moved = self._visit(state.predictions, p)
+        memory = moved + (1 - moved.sum(-1, keepdim=True)) * label
+        odds, trust = (table[labels] for table in odds_and_trust(state.confusion))
 
-    def _seen_as(self, confusion: Tensor, label: Tensor, labels: Tensor) -> Tensor:
-        classes = confusion.shape[-1]
-        other = self.start / max(1, classes - 1)
-        prior = self.prior / classes
-        column = confusion.t()[labels] + prior * torch.where(label > 0, 1 - self.start, other)
-        return (column / (confusion.sum(-1) + prior)).clamp(RARE)
+        replaced = _against(memory, odds, label)
+        better = p.clamp(TINY) * memory.clamp(TINY) * odds
+        better = better / better.sum(-1, keepdim=True)
+        contested = _against(before, odds, label) & _against(p, odds, label)
+        held_back = trust * contested * before.sum(-1)
+        # a target that is the prediction itself has no gradient: the sample stays in the mean, and says less
+        change = torch.where(replaced.unsqueeze(-1), better - label, p - label)
+        far = torch.where(replaced, trust, held_back)
+        return Decision(
+            batch.valid,
+            {"predictions": moved, "confusion": self._count(state, moved, batch)},
+            targets=label + far.unsqueeze(-1) * change,
+            confidence=torch.where(replaced, 0, 1 - held_back),
+        )
 
-    def _count(self, state: LabelMemoryState, posterior: Tensor, batch: Batch) -> Tensor:
+    def _visit(self, remembered: Tensor | None, p: Tensor) -> tuple[Tensor, Tensor]:
+        """What is remembered of the predictions of each row, (B, classes): before today, and with today's."""
+        weight = _certainty(p) ** self.caution
+        if remembered is None:
+            # no memory: as if the row had always been predicted like this, but for the last visit
+            always = self.beta * weight * p
+            return always, always
+        return remembered, remembered + (1 - self.beta) * weight * (p - remembered)
+
+    def _count(self, state: LabelMemoryState, moved: Tensor, batch: Batch) -> Tensor:
+        """Confusion counts with this batch; older samples fade."""
+        assert batch.labels is not None
         left = (1 - batch.n_valid / state.horizon).clamp(min=0)
-        now = posterior * batch.valid.unsqueeze(-1)
-        return (left * state.confusion).t().index_add(0, batch.labels, now.to(state.confusion.dtype)).t()
+        pairs = torch.where(batch.valid, moved.argmax(-1) * moved.shape[-1] + batch.labels, 0)
+        # counted, not a matrix product, which autocast would take in half precision
+        counts = (left * state.confusion).flatten().scatter_add(-1, pairs, batch.valid.to(state.confusion.dtype))
+        return counts.view_as(state.confusion)
+
+
+def odds_and_trust(confusion: Tensor) -> tuple[Tensor, Tensor]:
+    """From counts [predicted, observed]: the odds [label, class], at most 1, and how far each label may be doubted."""
+    eye = torch.eye(confusion.shape[-1], device=confusion.device)
+    counts = confusion + eye  # before there is anything to count, each class is observed as itself
+    share = (counts / counts.sum(-1, keepdim=True)).clamp(RARE)
+    own = (share * eye).sum(-1, keepdim=True)
+    found_again = (confusion * eye).sum(-2) / (confusion.sum(-2) + 1)
+    return (share.t() / own).clamp(max=1), (4 * found_again - 1).clamp(0, 1)
+
+
+def _against(shares: Tensor, odds: Tensor, label: Tensor) -> Tensor:
+    """Whether a class other than the label has more of ``shares * sqrt(odds)``, (B,)."""
+    judged = shares * odds.sqrt()
+    return (judged * label).sum(-1) < (judged * (1 - label)).amax(-1)
+
+
+def _certainty(p: Tensor) -> Tensor:
+    """1 minus the entropy of probabilities over the most that it can be, (B, 1)."""
+    entropy: Tensor = torch.special.entr(p).sum(-1, keepdim=True)
+    return (1 - entropy / math.log(max(2, p.shape[-1]))).clamp(TINY, 1)
