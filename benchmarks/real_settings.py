@@ -12,7 +12,10 @@ from adaptivek.method import Method, describe
 from adaptivek.methods import METHODS, build, find, needs
 
 #: what methods are chosen on; everything else is run once they are frozen
-DEVELOPMENT = ("sarcasm", "labelme_amt", "product_pairs_amt", "weak_agnews", "cifar10n_worst", "cifar10n_aggregate")
+DEVELOPMENT = (
+    "sarcasm", "20newsgroups", "labelme_amt", "product_pairs_amt", "weak_agnews",
+    "cifar10n_worst", "cifar10n_aggregate",
+)  # fmt: skip
 INJECTED = ("sarcasm", "hotel", "20newsgroups", "imdb")  # clean labels, to which noise is added
 TWO_CLASSES = ("sarcasm", "imdb")  # there symmetric and directed noise are the same
 RATES = (0.2, 0.4)
