@@ -163,8 +163,8 @@ def test_what_is_done_is_not_done_again(workers, folder, tmp_path, capsys):
 def test_the_grid_is_listed_and_filtered(capsys):
     real.main(["list", "--methods", "elr:strength=7", "--seeds", "2", "--pool", "development", "--epochs", "3"])
     found = [Job.from_dict(json.loads(line)) for line in capsys.readouterr().out.splitlines()]
-    assert {job.setting.data for job in found} == {"sarcasm", "weak_agnews"}
-    assert len(found) == len(set(found)) == 2 * 4  # two seeds of 20, 40, 0 % and the noise of weak_agnews
+    assert {job.setting.data for job in found} == {"sarcasm", "20newsgroups", "weak_agnews"}
+    assert len(found) == len(set(found)) == 2 * (3 + 5 + 1)  # two seeds; 20, 40, 0 %, of news groups also directed
     assert len(jobs(["vanilla"], 1)) == len(list(settings())) == len(set(settings()))
 
 
