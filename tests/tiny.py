@@ -116,23 +116,21 @@ def optimizer(model: nn.Module) -> torch.optim.Optimizer:
 
 
 class Recorder:
-    """What was kept at each step, in order."""
+    """What was kept at each step, in order, and in how many steps some label was doubted but not all of them."""
 
     def __init__(self, criterion: adaptivek.Selection) -> None:
         self.kept: list[list[bool]] = []
+        self.partial = 0
         reduce = criterion._run
         self.criterion = criterion
 
         def run(*args: object) -> torch.Tensor:
             loss = reduce(*args)
             self.kept.append((criterion.confidence > 0).flatten().tolist())
+            self.partial += 0 < float(criterion.confidence.sum()) < criterion.confidence.numel()
             return loss
 
         criterion._run = run
-
-    @property
-    def partial(self) -> int:
-        return sum(0 < sum(kept) < len(kept) for kept in self.kept)
 
 
 def plain_loop(

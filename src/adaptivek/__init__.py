@@ -41,6 +41,7 @@ from .methods import Forward as Forward
 from .methods import JoCoR as JoCoR
 from .methods import LabelMemory as LabelMemory
 from .methods import LabelNoisedTrim as LabelNoisedTrim
+from .methods import LabelPosterior as LabelPosterior
 from .methods import LabelSmoothing as LabelSmoothing
 from .methods import MedianTGD as MedianTGD
 from .methods import Mixup as Mixup

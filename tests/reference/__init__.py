@@ -30,6 +30,7 @@ from .itlm import ITLM
 from .jocor import JoCoR
 from .label_memory import LabelMemory
 from .label_noised_trim import LabelNoisedTrim
+from .label_posterior import LabelPosterior
 from .label_smoothing import LabelSmoothing
 from .lccn import LCCN
 from .median_tgd import MedianTGD
@@ -71,6 +72,8 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "label-memory:beta=0.2": (LabelMemory, {"beta": 0.2}),
     "label-memory:beta=0.2,caution=0.8": (LabelMemory, {"beta": 0.2, "caution": 0.8}),
     "label-memory": (LabelMemory, {}),
+    "label-posterior": (LabelPosterior, {}),
+    "label-posterior:beta=0.3,worth=2.0,caution=0.5": (LabelPosterior, {"beta": 0.3, "worth": 2.0, "caution": 0.5}),
     "label-noised-trim": (LabelNoisedTrim, {}),
     "label-noised-trim:flip=0.5,largest=0.3,smallest=0.0": (
         LabelNoisedTrim,

@@ -28,6 +28,7 @@ from .itlm import ITLM as ITLM
 from .jocor import JoCoR as JoCoR
 from .label_memory import LabelMemory as LabelMemory
 from .label_noised_trim import LabelNoisedTrim as LabelNoisedTrim
+from .label_posterior import LabelPosterior as LabelPosterior
 from .label_smoothing import LabelSmoothing as LabelSmoothing
 from .lccn import LCCN as LCCN
 from .median_tgd import MedianTGD as MedianTGD
@@ -71,6 +72,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "jocor": JoCoR,
     "label-memory": LabelMemory,
     "label-noised-trim": LabelNoisedTrim,
+    "label-posterior": LabelPosterior,
     "label-smoothing": LabelSmoothing,
     "lccn": LCCN,
     "median-tgd": MedianTGD,

@@ -85,7 +85,7 @@ class LabelMemory(Method[LabelMemoryState]):
 
     def _visit(self, remembered: Tensor | None, p: Tensor) -> tuple[Tensor, Tensor]:
         """What is remembered of the predictions of each row, (B, classes): before today, and with today's."""
-        weight = _certainty(p) ** self.caution
+        weight = certainty(p) ** self.caution
         if remembered is None:
             # no memory: as if the row had always been predicted like this, but for the last visit
             always = self.beta * weight * p
@@ -118,7 +118,7 @@ def _against(shares: Tensor, odds: Tensor, label: Tensor) -> Tensor:
     return (judged * label).sum(-1) < (judged * (1 - label)).amax(-1)
 
 
-def _certainty(p: Tensor) -> Tensor:
+def certainty(p: Tensor) -> Tensor:
     """1 minus the entropy of probabilities over the most that it can be, (B, 1)."""
     entropy: Tensor = torch.special.entr(p).sum(-1, keepdim=True)
     return (1 - entropy / math.log(max(2, p.shape[-1]))).clamp(TINY, 1)
