@@ -1,4 +1,4 @@
-"""Benchmarks need data and time, so no test runs them. That they still fit the library is seen when they are imported."""
+"""Benchmarks need data and time, so no test runs them. That they fit the library is seen when they are imported."""
 
 from pathlib import Path
 
