@@ -138,7 +138,7 @@ def draws(job: Job, layers: int, epoch: int) -> Draws:
 
 def fresh_networks(job: Job) -> list[nn.Module]:
     """The networks of a run before their first step; the first is the same for all methods."""
-    return [fresh_network(job, peer) for peer in range(job.spec.make_method().networks)]
+    return [fresh_network(job, number) for number in range(job.spec.make_method().networks)]
 
 
 def fresh_network(job: Job, number: int) -> nn.Module:

@@ -78,7 +78,7 @@ class LabelMemory(Method[LabelMemoryState]):
         far = torch.where(replaced, trust, held_back)
         return Decision(
             batch.valid,
-            {"predictions": moved, "confusion": self._count(state, moved, batch)},
+            {"predictions": moved, "confusion": count_confusion(state.confusion, state.horizon, moved, batch)},
             targets=label + far.unsqueeze(-1) * change,
             confidence=torch.where(replaced, 0, 1 - held_back),
         )
@@ -92,14 +92,17 @@ class LabelMemory(Method[LabelMemoryState]):
             return always, always
         return remembered, remembered + (1 - self.beta) * weight * (p - remembered)
 
-    def _count(self, state: LabelMemoryState, moved: Tensor, batch: Batch) -> Tensor:
-        """Confusion counts with this batch; older samples fade."""
-        assert batch.labels is not None
-        left = (1 - batch.n_valid / state.horizon).clamp(min=0)
-        pairs = torch.where(batch.valid, moved.argmax(-1) * moved.shape[-1] + batch.labels, 0)
-        # counted, not a matrix product, which autocast would take in half precision
-        counts = (left * state.confusion).flatten().scatter_add(-1, pairs, batch.valid.to(state.confusion.dtype))
-        return counts.view_as(state.confusion)
+
+def count_confusion(
+    confusion: Tensor, horizon: Tensor, moved: Tensor, batch: Batch, weights: Tensor | None = None
+) -> Tensor:
+    """Counts of remembered class and observed label with this batch, each sample by its weight; older ones fade."""
+    assert batch.labels is not None
+    left = (1 - batch.n_valid / horizon).clamp(min=0)
+    pairs = torch.where(batch.valid, moved.argmax(-1) * moved.shape[-1] + batch.labels, 0)
+    weights = batch.valid if weights is None else batch.valid * weights
+    # counted, not a matrix product, which autocast would take in half precision
+    return (left * confusion).flatten().scatter_add(-1, pairs, weights.to(confusion.dtype)).view_as(confusion)
 
 
 def odds_and_trust(confusion: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Label posterior: each label is mixed with its posterior from the second visit on; for networks that memorise soon."""
+"""Label posterior: each label is mixed with its posterior, from the second visit on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..backend.checks import check_number
 from ..method import Batch, Decision, Method, Task, observed
-from .label_memory import HORIZON, TINY, certainty, odds_and_trust
+from .label_memory import TINY, certainty, count_confusion, odds_and_trust
 
 MOST = 0.5  # the odds of another class: a label is always at least twice as likely as any one mistake
 
@@ -42,7 +42,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
     caution: float = 2.0
 
     name: ClassVar[str] = "label-posterior"
-    summary: ClassVar[str] = "mixes each label with its posterior from the second visit on; for a few epochs"
+    summary: ClassVar[str] = "mixes each label with its posterior, the more the more often its row was seen"
     paper: ClassVar[str] = "this library"
     needs_rows: ClassVar[bool] = True
     needs_classes: ClassVar[bool] = True
@@ -56,7 +56,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
 
     def init(self, task: Task) -> LabelPosteriorState:
         classes = task.classes or 0
-        horizon = torch.tensor(float(task.rows or HORIZON))
+        horizon = torch.tensor(float(task.rows or 0))
         counts = torch.zeros(classes, classes)
         return LabelPosteriorState(task.per_row_and_class(0.0), task.per_row(0.0), counts, horizon)
 
@@ -70,18 +70,12 @@ class LabelPosterior(Method[LabelPosteriorState]):
         posterior = p.clamp(TINY) * before * odds
         posterior = posterior / posterior.sum(-1, keepdim=True)
         moved = state.predictions + (1 / (visits + 1)).clamp(min=1 - self.beta) * (p - state.predictions)
+        weights = certainty(moved).squeeze(-1) ** self.caution
+        counts = count_confusion(state.confusion, state.horizon, moved, batch, weights)
         far = trust.unsqueeze(-1) * visits / (self.worth + visits)
         return Decision(
             batch.valid,
-            {"predictions": moved, "visits": state.visits + 1, "confusion": self._count(state, moved, batch)},
+            {"predictions": moved, "visits": state.visits + 1, "confusion": counts},
             targets=label + far * (posterior - label),
             confidence=(posterior * label).sum(-1).clamp(0, 1),
         )
-
-    def _count(self, state: LabelPosteriorState, moved: Tensor, batch: Batch) -> Tensor:
-        """Confusion counts with this batch; older samples fade."""
-        assert batch.labels is not None
-        left = (1 - batch.n_valid / state.horizon).clamp(min=0)
-        pairs = torch.where(batch.valid, moved.argmax(-1) * moved.shape[-1] + batch.labels, 0)
-        weight = (batch.valid * certainty(moved).squeeze(-1) ** self.caution).to(state.confusion.dtype)
-        return (left * state.confusion).flatten().scatter_add(-1, pairs, weight).view_as(state.confusion)
