@@ -30,7 +30,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--encoder", default="sentence-transformers/all-MiniLM-L6-v2", help="folder, or name on the Hub")
 parser.add_argument("--layers", type=int, default=3, help="of the encoder, from the first; fewer are faster")
 parser.add_argument("--texts", default=IMDB, help="Parquet file with the columns text and label")
-parser.add_argument("--rows", type=int, default=4_000, help="to train on; a quarter as many are for testing")
+parser.add_argument("--rows", type=int, default=2_000, help="to train on; a quarter as many are for testing")
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--noise", type=float, default=0.4, help="share of the training labels that become noisy")
 given = parser.parse_args()
