@@ -42,6 +42,6 @@ class BARE(Method[NoState]):
         mean = p.sum(-2, keepdim=True) / batch.n_valid
         square = (p - mean).square().where(valid, 0.0).sum(-2, keepdim=True)
         deviation = (square / (batch.n_valid - 1).clamp(min=1)).sqrt()
-        above = p - mean >= self.deviations * deviation
-        kept = above.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1) & batch.valid
+        margin = p - mean - self.deviations * deviation
+        kept = (margin.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1) >= 0) & batch.valid
         return Decision(kept | ~kept.any(-1, keepdim=True))
