@@ -74,6 +74,7 @@ class Recipe:
 #: what the paper compares, and on what
 PAPER_METHODS = ("oracle", "vanilla", "mkl", "vanilla+mkl", "adaptive-k")
 PAPER_DATASETS = ("mnist", "fashion-mnist", "cifar10", "imdb", "sarcasm", "hotel", "20newsgroups")
+PAPER_RATES = (0.1, 0.2, 0.3, 0.4)
 
 #: the authors' notebook, to the epoch
 NOTEBOOK = Recipe(decay_early=True)
