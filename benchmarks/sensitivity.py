@@ -232,6 +232,18 @@ def draw(sweep: str, out: Path, folder: Path) -> None:
     figure.savefig(folder / f"sensitivity-{sweep}.svg", metadata={"Date": None})
 
 
+def section(out: Path, docs: Path) -> str:
+    """The table, and the figures that are there, for a page in ``docs``."""
+    if not read_lines(out):
+        return "Not run yet."
+    figures = [
+        f"![Accuracy against: {title}](figures/sensitivity-{sweep}.svg)"
+        for sweep, title in SWEEPS.items()
+        if (docs / "figures" / f"sensitivity-{sweep}.svg").exists()
+    ]
+    return "\n\n".join([*figures, table(out)])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-root", type=Path)
