@@ -7,6 +7,7 @@ from torch import nn
 
 import adaptivek
 from adaptivek.experiments.data import load
+from adaptivek.methods.elr import pull
 from adaptivek.methods.label_posterior import thresholds
 from adaptivek.noise import Directed, corrupt
 
@@ -52,17 +53,21 @@ def test_a_network_that_is_right_more_often_than_it_is_confident_doubts_no_label
         assert torch.isclose(criterion(logits, labels, torch.arange(ROWS)), plain) != doubts
 
 
-def test_the_pull_has_the_gradient_of_elr():
-    """At the first visit all else is plain training, and both remember 0.3 of the prediction."""
-    logits, labels = torch.randn(ROWS, CLASSES, dtype=torch.float64), torch.arange(ROWS) % CLASSES
-    ours = seen(torch.zeros(ROWS, CLASSES), 1e9 * torch.eye(CLASSES), visits=0, method="label-posterior:strength=2")
-    elr = adaptivek.Selection("elr:strength=2", rows=ROWS, classes=CLASSES)
-    gradients = []
-    for criterion in (ours, elr):
-        moving = logits.clone().requires_grad_()
-        criterion(moving, labels, torch.arange(ROWS)).backward()
-        gradients.append(moving.grad)
-    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+def test_the_pull_is_the_gradient_of_elr():
+    logits = torch.randn(ROWS, CLASSES, dtype=torch.float64, requires_grad=True)
+    remembered = 0.9 * torch.rand(ROWS, CLASSES, dtype=torch.float64).softmax(1)
+    p = logits.softmax(1)
+    (1 - (remembered * p).sum(1)).log().sum().backward()
+    torch.testing.assert_close(pull(p.detach(), remembered), -logits.grad)
+
+
+def test_a_label_that_all_agree_on_is_learned_as_it_is():
+    """ELR's pull alone would ask for more than 1 of it, for ever."""
+    sure = torch.eye(CLASSES)[torch.arange(ROWS) % CLASSES]
+    criterion = seen(sure, 25 * torch.eye(CLASSES), method="label-posterior")
+    labels, logits = torch.arange(ROWS) % CLASSES, 8 * sure
+    expected = F.cross_entropy(logits, labels)
+    torch.testing.assert_close(criterion(logits, labels, torch.arange(ROWS)), expected, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("size", [20, 1000])

@@ -6,7 +6,7 @@ from .rule import Rule, softmax
 class LabelPosterior(Rule):
     """Row by row and class by class; `confusion[remembered][observed]` counts, older samples fade."""
 
-    def __init__(self, rows, classes, clean=None, beta=0.5, worth=0.5, strength=1.0):
+    def __init__(self, rows, classes, clean=None, beta=0.5, worth=0.5, strength=2.0):
         super().__init__(rows, classes)
         self.beta, self.worth, self.strength = beta, worth, strength
         self.predictions, self.visits = np.zeros((rows, classes)), np.zeros(rows)
@@ -41,7 +41,8 @@ class LabelPosterior(Rule):
             agreement = sum(past[c] * p[c] for c in range(self.classes))
             for c in range(self.classes):
                 target[c] += self.strength * trust * p[c] * (past[c] - agreement) / max(1 - agreement, 1e-4)
-            targets.append(target)
+            target = np.clip(target, 0, 1)
+            targets.append(target / target.sum())
             seen.append((int(np.argmax(memory)), label, memory.max(), p))
         left = max(0.0, 1 - len(labels) / len(self.visits))
         self.confusion *= left

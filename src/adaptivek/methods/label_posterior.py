@@ -48,7 +48,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
 
     beta: float = 0.5
     worth: float = 0.5
-    strength: float = 1.0
+    strength: float = 2.0
 
     name: ClassVar[str] = "label-posterior"
     summary: ClassVar[str] = "mixes each label with its posterior, the more the more often its row was seen"
@@ -87,7 +87,10 @@ class LabelPosterior(Method[LabelPosteriorState]):
         posterior = p.clamp(TINY) * before * odds
         posterior = posterior / posterior.sum(-1, keepdim=True)
         targets = label + trust * visits / (self.worth + visits) * (posterior - label)
+        # kept within 0 and 1: the pull of ELR grows without bound where predictions are sure, and high learning rates
+        # do not survive that
         remembered = (1 - GROWTH ** (visits + 1)) * moved
+        targets = (targets + self.strength * trust * pull(p, remembered)).clamp(0, 1)
 
         confidence, found = moved.max(-1)
         counted = ((confidence >= thresholds(state.moments)[found]) & batch.valid).to(p.dtype)
@@ -102,7 +105,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
                 "expected": (left * state.expected).scatter_add(-1, found, expected.to(state.expected.dtype)),
                 "moments": count_moments(state.moments, found, confidence, batch.valid),
             },
-            targets=targets + self.strength * trust * pull(p, remembered),
+            targets=targets / targets.sum(-1, keepdim=True),
             confidence=(posterior * label).sum(-1).clamp(0, 1),
         )
 
