@@ -21,7 +21,7 @@ def seen(
     expected: torch.Tensor | None = None,
     method: str = "label-posterior:strength=0",
 ) -> adaptivek.Selection:
-    """A criterion that has seen every row this often; as sure of what it has counted as can be, if not said."""
+    """A criterion that has seen every row this often; as confident of what it has counted as can be, if not said."""
     criterion = adaptivek.Selection(method, rows=ROWS, classes=CLASSES)
     criterion.state_predictions.copy_(predictions)
     criterion.state_visits.fill_(visits)

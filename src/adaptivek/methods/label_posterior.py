@@ -21,8 +21,8 @@ GROWTH = 0.7  # a memory of n visits is 1 - 0.7^n of the prediction, as ELR's, w
 
 
 class LabelPosteriorState(NamedTuple):
-    predictions: Tensor | None  #: (rows, classes) EMA of each row's predictions
-    visits: Tensor | None  #: (rows,) how often each row was seen
+    predictions: Tensor  #: (rows, classes) EMA of each row's predictions
+    visits: Tensor  #: (rows,) how often each row was seen
     confusion: Tensor  #: (classes, classes) how many confident rows of the first were labelled as the second, of late
     expected: Tensor  #: (classes,) how many of them the network itself expects to be labelled as their class
     moments: Tensor  #: (2, classes) mean and mean square of the confidence of the last rows of each class
@@ -81,13 +81,13 @@ class LabelPosterior(Method[LabelPosteriorState]):
         assert batch.logits is not None
         assert batch.labels is not None
         p, label = batch.logits.detach().softmax(-1), observed(batch)
-        visits, before, moved = self._visit(state, p)
+        visits, before, moved = self._visit(state.predictions, state.visits, p)
         odds, trust = (table[batch.labels] for table in odds_and_trust(state.confusion, state.expected))
         odds, trust = torch.where(label > 0, 1.0, odds.clamp(max=MOST)), trust.unsqueeze(-1)
         posterior = p.clamp(TINY) * before * odds
         posterior = posterior / posterior.sum(-1, keepdim=True)
         targets = label + trust * visits / (self.worth + visits) * (posterior - label)
-        # kept within 0 and 1: the pull of ELR grows without bound where predictions are sure, and high learning rates
+        # kept within 0 and 1: the pull of ELR grows without bound where predictions are certain, and high learning rates
         # do not survive that
         remembered = (1 - GROWTH ** (visits + 1)) * moved
         targets = (targets + self.strength * trust * pull(p, remembered)).clamp(0, 1)
@@ -109,14 +109,14 @@ class LabelPosterior(Method[LabelPosteriorState]):
             confidence=(posterior * label).sum(-1).clamp(0, 1),
         )
 
-    def _visit(self, state: LabelPosteriorState, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _visit(self, before: Tensor | None, visits: Tensor | None, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """How often each row was seen, (B, 1), and its remembered predictions before today's and with them."""
-        if state.predictions is None or state.visits is None:
+        if before is None or visits is None:
             # no memory: as if each row had been seen once, and predicted as today
             return torch.ones_like(p[..., :1]), p.clamp(TINY), p
-        visits = state.visits.unsqueeze(-1)
-        moved = state.predictions + (1 / (visits + 1)).clamp(min=1 - self.beta) * (p - state.predictions)
-        return visits, torch.where(visits > 0, state.predictions.clamp(TINY), 1.0), moved
+        visits = visits.unsqueeze(-1)
+        moved = before + (1 / (visits + 1)).clamp(min=1 - self.beta) * (p - before)
+        return visits, torch.where(visits > 0, before.clamp(TINY), 1.0), moved
 
 
 def odds_and_trust(confusion: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
@@ -133,16 +133,16 @@ def odds_and_trust(confusion: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]
 
 
 def thresholds(moments: Tensor) -> Tensor:
-    """The confidence above which about a quarter of each class lies; half-way to 1 where nearly all are sure."""
-    mean, square = moments
-    return mean + torch.minimum(QUARTER * (square - mean.square()).clamp(min=0).sqrt(), (1 - mean) / 2)
+    """The confidence above which about a quarter of each class lies; half-way to 1 where nearly all are certain."""
+    mean, square = moments[0], moments[1]
+    above = QUARTER * (square - mean.square()).clamp(min=0).sqrt()
+    return mean + torch.minimum(above, (1 - mean) / 2)
 
 
 def count_moments(moments: Tensor, found: Tensor, confidence: Tensor, valid: Tensor) -> Tensor:
     """Mean and mean square of the confidence of each class with this batch."""
-    parts = torch.stack([torch.ones_like(confidence), confidence, confidence.square()]) * valid
-    number, *sums = (
-        torch.zeros_like(moments[:1]).expand(3, -1).scatter_add(-1, found.expand(3, -1), parts.to(moments.dtype))
-    )
+    powers = torch.stack([confidence, confidence.square()]).to(moments.dtype) * valid
+    sums = torch.zeros_like(moments).scatter_add(-1, found.expand(2, -1), powers)
+    number = torch.zeros_like(moments[0]).scatter_add(-1, found, valid.to(moments.dtype))
     far = (number / WINDOW).clamp(max=1)
-    return moments + far * (torch.stack(sums) / number.clamp(min=1) - moments)
+    return moments + far * (sums / number.clamp(min=1) - moments)
