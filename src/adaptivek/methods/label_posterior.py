@@ -87,8 +87,8 @@ class LabelPosterior(Method[LabelPosteriorState]):
         posterior = p.clamp(TINY) * before * odds
         posterior = posterior / posterior.sum(-1, keepdim=True)
         targets = label + trust * visits / (self.worth + visits) * (posterior - label)
-        # kept within 0 and 1: the pull of ELR grows without bound where predictions are certain, and a high learning rate
-        # does not survive that
+        # kept within 0 and 1: where predictions are certain the pull of ELR grows without bound, and training at a high
+        # learning rate does not survive that
         remembered = (1 - GROWTH ** (visits + 1)) * moved
         targets = (targets + self.strength * trust * pull(p, remembered)).clamp(0, 1)
 
