@@ -5,7 +5,7 @@
     python benchmarks/paper.py run --phase hold-out                    # plain training, to see when it memorises
     python benchmarks/paper.py run --phase rule                        # plain epochs by that instead of 30 of 80
     python benchmarks/paper.py prune                                   # remove results of recipes that are no more
-    python benchmarks/paper.py docs                                    # print the tables into docs/results.md
+    python benchmarks/paper.py docs                                    # print the tables into results.md and bench.md
 
 Besides the paper's five methods there are this library's own two and ELR. Results of the fixed share of plain training
 are in results/paper. Those of the rule are in results/paper-plain: Vanilla with a tenth of the rows held out finds,
@@ -25,6 +25,7 @@ from pathlib import Path
 
 import paper_tables
 import sensitivity
+import text_recipes
 
 from adaptivek.experiments.bench import Grid, bench
 from adaptivek.experiments.executors import Settings
@@ -36,7 +37,7 @@ FIXED, BY_RULE = ROOT / "results" / "paper", ROOT / "results" / "paper-plain"
 METHODS = (*PAPER_METHODS, "label-memory", "label-posterior", "elr")
 LATE = ("vanilla+mkl", "adaptive-k")  # the methods that begin with plain training
 HELD_OUT = 0.1
-PAGE = ROOT / "docs" / "results.md"
+PAGE, RECIPES_PAGE = ROOT / "docs" / "results.md", ROOT / "docs" / "bench.md"
 
 
 def fixed(grid: Grid) -> list[RunSpec]:
@@ -156,8 +157,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             path.unlink()
             print(f"removed {path}")
     else:
-        changed = paper_tables.refresh(PAGE, texts())
-        print(f"{PAGE.relative_to(ROOT)}: {'changed' if changed else 'as it was'}")
+        for page, tables in ((PAGE, texts()), (RECIPES_PAGE, {"text-recipes": text_recipes.table()})):
+            changed = paper_tables.refresh(page, tables)
+            print(f"{page.relative_to(ROOT)}: {'changed' if changed else 'as it was'}")
 
 
 if __name__ == "__main__":
