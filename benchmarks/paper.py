@@ -113,6 +113,7 @@ def texts() -> dict[str, str]:
         "status": paper_tables.status(results),
         "claims": paper_tables.claims(results),
         "summary": paper_tables.summary(results),
+        "by-dataset": paper_tables.by_dataset(results),
         "figures": paper_tables.figures(results),
         "plain": paper_tables.plain(results, ruled, {name: held_out_peaks(name) for name in PAPER_DATASETS}),
         "sensitivity": sensitivity.section(sensitivity.OUT, PAGE.parent),

@@ -14,6 +14,7 @@ from adaptivek.experiments.report.paper import paper_figures
 from adaptivek.experiments.report.tables import (
     ADAPTIVE_K,
     PAPER_SETTINGS,
+    VANILLA,
     Row,
     counted,
     current,
@@ -68,6 +69,32 @@ def claims(results: Sequence[Result]) -> str:
             counts = (f"{each.holds} of {each.settings}" for each in (last, best))
             lines.append([last.text, *counts, f"{last.paper} of {PAPER_SETTINGS}" if method == ADAPTIVE_K else "-"])
     return _table(lines, "lrrr")
+
+
+def by_dataset(results: Sequence[Result]) -> str:
+    """Where Adaptive-k holds what the paper claims, and how far off its noise ratio is."""
+    header = [
+        "Adaptive-k",
+        "beats Vanilla",
+        "beats MKL",
+        "closest to Oracle",
+        "best epoch is Vanilla's own",
+        "noise ratio off",
+    ]
+    lines, table = [header], [row for row in rows(results) if row.setting.rate > 0]
+    for dataset in PAPER_DATASETS:
+        mine = [row for row in table if row.setting.dataset == dataset and row.has(ADAPTIVE_K)]
+        if not mine:
+            continue
+        counts = [f"{last.holds} of {last.settings}" for last, _ in counted(mine)]
+        ties = sum(
+            row.stat(ADAPTIVE_K, "best").mean == row.stat(VANILLA, "best").mean for row in mine if row.has(VANILLA)
+        )
+        cells = [row.cells[ADAPTIVE_K] for row in mine]
+        off = [100 * (cell.estimate.mean - cell.truth.mean) for cell in cells if cell.estimate is not None]
+        told = f"{min(off):+.1f} to {max(off):+.1f}" if off else "-"
+        lines.append([named(dataset), *counts, *["-"] * (3 - len(counts)), f"{ties} of {len(mine)}", told])
+    return _table(lines, "lrrrrr")
 
 
 def figures(results: Sequence[Result]) -> str:

@@ -94,6 +94,8 @@ def chosen() -> dict[str, Recipe]:
 
 def table() -> str:
     store = Store(FOLDER)
+    if not store.runs.exists():
+        return "Not run yet: until then all four have the recipe with 5e-4."
     lines = ["| | " + " | ".join(DATASETS) + " |", "|---" * (1 + len(DATASETS)) + "|"]
     winners = {dataset: choose(dataset, store) for dataset in DATASETS}
     for name in CANDIDATES:

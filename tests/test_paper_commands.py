@@ -83,6 +83,7 @@ def test_the_page_has_a_mark_for_every_table():
         "status": paper_tables.status(results),
         "claims": paper_tables.claims(results),
         "summary": paper_tables.summary(results),
+        "by-dataset": paper_tables.by_dataset(results),
         "figures": paper_tables.figures(results),
         "plain": paper_tables.plain(results, [], {}),
         "sensitivity": "",
