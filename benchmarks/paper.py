@@ -4,7 +4,7 @@
     python benchmarks/paper.py run --datasets mnist fashion-mnist      # what is there is not done again
     python benchmarks/paper.py run --phase hold-out                    # plain training, to see when it memorises
     python benchmarks/paper.py run --phase rule                        # plain epochs by that instead of 30 of 80
-    python benchmarks/paper.py prune                                   # remove results of recipes that are no more
+    python benchmarks/paper.py prune                                   # remove what newer runs have replaced
     python benchmarks/paper.py docs                                    # print the tables into results.md and bench.md
 
 Besides the paper's five methods there are this library's own two and ELR. Results of the fixed share of plain training
@@ -92,18 +92,27 @@ def missing(grid: Grid) -> str:
         for dataset in grid.datasets:
             counts = [f"{method} {number}" for (name, method), number in lost.items() if name == dataset]
             lines += [f"  {dataset}: {', '.join(counts)}"] if counts else []
-    lines.append(f"{len(outdated())} results are of recipes or methods that are no more: `prune` removes them")
+    lines.append(f"{len(outdated())} results have been replaced by newer ones: `prune` removes them")
     return "\n".join(lines)
 
 
 def outdated() -> list[Path]:
-    """Results that no command here asks for."""
-    wanted = {folder: set[Path]() for folder in (FIXED, BY_RULE)}
+    """Results of recipes or methods that are no more, for which there is one of today. Until then they stay."""
+    wanted = {folder: dict[Path, RunSpec]() for folder in (FIXED, BY_RULE)}
     for specs, folder in PHASES.values():
-        wanted[folder] |= {Store(folder).path(spec) for spec in specs(Grid(methods=METHODS))}
-    return sorted(
-        path for folder, paths in wanted.items() for path in Store(folder).runs.glob("*.json.gz") if path not in paths
-    )
+        wanted[folder] |= {Store(folder).path(spec): spec for spec in specs(Grid(methods=METHODS))}
+    found = []
+    for folder, paths in wanted.items():
+        store = Store(folder)
+        there = {_run(spec) for path, spec in paths.items() if path.exists()}
+        old = {store.runs / f"{result.identity}.json.gz": result.spec for result in store.read_all()}
+        found += [path for path, spec in old.items() if path not in paths and _run(spec) in there]
+    return sorted(found)
+
+
+def _run(spec: RunSpec) -> tuple[object, ...]:
+    """A run, whatever its recipe."""
+    return spec.dataset, spec.method, spec.noise_rate, spec.seed, spec.recipe.hold_out
 
 
 def texts() -> dict[str, str]:

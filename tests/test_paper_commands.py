@@ -49,6 +49,19 @@ def test_the_plain_phase_ends_at_the_earliest_peak_of_the_mean_over_seeds(tmp_pa
     assert paper.plain_epochs("sarcasm", tmp_path) == 2
 
 
+def test_only_what_has_been_replaced_is_outdated(tmp_path, monkeypatch):
+    monkeypatch.setattr(paper, "FIXED", tmp_path / "fixed")
+    monkeypatch.setattr(paper, "BY_RULE", tmp_path / "rule")
+    monkeypatch.setattr(paper, "PHASES", {"fixed": (paper.fixed, tmp_path / "fixed")})
+    store = Store(tmp_path / "fixed")
+    today = paper.fixed(Grid(datasets=("mnist",), noise_rates=(0.1,), methods=("vanilla", "mkl"), seeds=1))
+    before = [dataclasses.replace(each, recipe=dataclasses.replace(each.recipe, decay_early=False)) for each in today]
+    for spec in (*before, today[0]):
+        store.write(made(spec, batches=3))
+    assert paper.outdated() == [store.path(before[0])]
+    assert "671 of 672 runs are missing" in paper.missing(Grid(methods=paper.METHODS))
+
+
 def test_a_text_gets_the_best_on_clean_labels_of_the_recipes_that_memorise(tmp_path):
     store, names = Store(tmp_path), list(text_recipes.CANDIDATES)
     best, steady = names[1], names[2]
