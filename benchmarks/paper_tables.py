@@ -25,7 +25,7 @@ from adaptivek.experiments.report.tables import (
     rows,
 )
 from adaptivek.experiments.report.text import accuracy, gaps, markdown, named, rate_name, share
-from adaptivek.experiments.spec import PAPER_DATASETS, PAPER_METHODS
+from adaptivek.experiments.spec import PAPER_DATASETS, PAPER_METHODS, RECIPES
 from adaptivek.experiments.store import Result
 
 ASKED = 420  # runs of the paper's
@@ -54,7 +54,15 @@ def status(results: Sequence[Result]) -> str:
         f"and {len(done) - len(paper)} of methods that the paper does not have. Seeds: {numbers}. Made by: "
         + "; ".join(f"{version} ({number} runs)" for version, number in sorted(made.items()))
         + "."
+        + _earlier(done)
     )
+
+
+def _earlier(done: Sequence[Result]) -> str:
+    """Of which data sets runs have another recipe than today's."""
+    number = Counter(result.spec.dataset for result in done if result.spec.recipe != RECIPES[result.spec.dataset])
+    told = ", ".join(f"{named(dataset)} ({number[dataset]})" for dataset in PAPER_DATASETS if number[dataset])
+    return f" **Still with an earlier recipe, to be run again: {told}.**" if told else ""
 
 
 def _seeds(row: Row) -> list[int]:

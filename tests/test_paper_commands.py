@@ -65,16 +65,27 @@ def test_only_what_has_been_replaced_is_outdated(tmp_path, monkeypatch):
 def test_a_text_gets_the_best_on_clean_labels_of_the_recipes_that_memorise(tmp_path):
     store, names = Store(tmp_path), list(text_recipes.CANDIDATES)
     best, steady = names[1], names[2]
-    for name in names:
-        for rate in (0.0, text_recipes.NOISE):
-            for spec in text_recipes.specs("hotel", name, rate):
-                clean = 0.9 if name == steady else 0.8 if name == best else 0.7
-                falls = 0.0 if name == steady else 0.02
-                store.write(validated(spec, [clean] if rate == 0 else [0.5, 0.5 - falls]))
-        if name != names[-1]:
-            assert text_recipes.choose("hotel", store) is None  # the race is not over
+
+    def do(runs):
+        for spec in runs:
+            name = next(each for each in names if text_recipes.recipe(each) == spec.recipe)
+            clean = {best: 0.8, steady: 0.9}.get(name, 0.7)
+            falls = 0.0 if name == steady else 0.02
+            store.write(validated(spec, [clean] if spec.noise_rate == 0 else [0.5, 0.5 - falls]))
+
+    runs = text_recipes.wanted("hotel", store)
+    assert [spec.noise_rate for spec in runs] == [0] * len(names)
+    do(runs[:-1])
+    assert text_recipes.wanted("hotel", store) == runs[-1:]
+    do(runs[-1:])
+    for name in (steady, best):  # the best on clean labels is looked at first, and does not memorise
+        assert text_recipes.choose("hotel", store) is None
+        (spec,) = text_recipes.wanted("hotel", store)
+        assert (spec.recipe, spec.noise_rate) == (text_recipes.recipe(name), 0.4)
+        do([spec])
+    assert text_recipes.wanted("hotel", store) == []
     assert text_recipes.choose("hotel", store) == best
-    assert text_recipes.raced("hotel", steady, store) == pytest.approx((0.9, 0.5, 0.5))
+    assert text_recipes.on_noisy("hotel", steady, store) == pytest.approx((0.5, 0.5))
 
 
 def test_tables_go_between_their_marks_and_nowhere_else():
