@@ -83,7 +83,7 @@ def held_out_peaks(dataset: str, folder: Path = BY_RULE) -> dict[float, int]:
 
 
 def missing(grid: Grid) -> str:
-    """A line for each data set of which runs are missing, and what is there that nobody asks for."""
+    """A line for each data set of which runs are missing, and how many results newer ones have replaced."""
     lines = []
     for phase, (specs, folder) in PHASES.items():
         store, wanted = Store(folder), specs(grid)
