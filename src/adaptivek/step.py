@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .backend import tables
+from .backend import compact, fitting, tables
 from .backend.opaque import opaque
 from .method import Batch, Decision, Method, Task, observed, outputs
 
@@ -101,12 +102,33 @@ def check_task(method: Method[Any], task: Task) -> None:
             raise ValueError(f"{owner}: {name} must be given: Selection(..., {name}={example}), got None")
 
 
-def start(method: Method[Any], task: Task | None = None, warmup: int = 0) -> Memory:
-    """Memory before the first step."""
+def start(method: Method[Any], task: Task | None = None, warmup: int = 0, table_classes: int | None = None) -> Memory:
+    """Memory before the first step. Of each row, tables keep ``table_classes`` classes, or as many as they should."""
     task = task or Task()
     check_task(method, task)
     numbers = (torch.tensor(value) for value in (0, warmup, 0, 0, 0, -1))
-    return Memory(Tally(*numbers, *(torch.zeros(()) for _ in range(5))), method.init(task))
+    return Memory(Tally(*numbers, *(torch.zeros(()) for _ in range(5))), _first_state(method, task, table_classes))
+
+
+def _first_state(method: Method[Any], task: Task, table_classes: int | None) -> Any:
+    rows, classes = task.rows or 0, task.classes or 0
+    if method.reads_packed or type(method).start_epoch is Method.start_epoch:
+        kept = fitting.kept_classes(rows, classes, table_classes)
+        task = task if kept is None else task._replace(pack=functools.partial(compact.pack, kept=kept))
+    elif table_classes is not None and table_classes < classes:
+        raise ValueError(f"Selection: table_classes must be left out for {method.name}, got {table_classes}")
+    if (
+        max(rows, classes) * classes > fitting.CHECKED_BYTES // 4
+    ):  # without values first: making them may end the process
+        with torch.device("meta"):
+            fitting.check_fits(method.name, method.init(task), rows, classes)
+    state = method.init(task)
+    for name in method.tables:
+        if task.pack is None and compact.is_packed(getattr(state, name)):
+            raise ValueError(
+                f"{type(method).__name__}: {name} must be of another type than int16, which is for packed rows"
+            )
+    return state
 
 
 def train_step(
@@ -116,7 +138,7 @@ def train_step(
     tally, state, loss = memory.tally, memory.state, loss or Loss()
     rows, known = _known_rows(method, state, inputs.rows)
     batch, counted, log_probs = _batch(inputs._replace(rows=rows), known)
-    decision = method.step(_entries(method, state, rows), batch)
+    decision = method.step(_entries(method, state, batch), batch)
     with torch.no_grad():
         selecting = (tally.step >= tally.plain_until) & (batch.n_valid > 0)
         weights = _where(selecting, decision.weights, batch)
@@ -198,13 +220,14 @@ def _known_rows(method: Method[Any], state: Any, rows: Tensor | None) -> tuple[T
     return rows.clamp(0, number - 1), tables.in_range(rows, number)
 
 
-def _entries(method: Method[Any], state: Any, rows: Tensor | None) -> Any:
+def _entries(method: Method[Any], state: Any, batch: Batch) -> Any:
     """The state as a method sees it: of its tables, the entries of the batch's rows."""
+    classes = 0 if batch.logits is None else batch.logits.shape[-1]
 
     def entry(name: str, value: Tensor) -> Tensor | None:
         if name not in method.tables:
             return opaque(value)
-        return None if rows is None else tables.read(value, rows)
+        return None if batch.rows is None else tables.read(value, batch.rows, classes)
 
     return type(state)(*(entry(name, value) for name, value in zip(state._fields, state, strict=True)))
 
