@@ -152,8 +152,8 @@ def test_what_does_not_fit_says_so_before_training(monkeypatch):
     text = "label-memory needs 5.13 GB for rows=1281167 and classes=1000; 2 GB are free. A table with table_classes=12 "
     with pytest.raises(MemoryError, match=text + "takes 66.6 MB, one with all classes 5.12 GB"):
         adaptivek.Selection(rows=1_281_167, classes=1000, table_classes=1000)
-    with pytest.raises(MemoryError, match=r"label-memory needs 10 GB for rows=0 and classes=50000; 2 GB are free$"):
-        adaptivek.Selection(classes=50_000)
+    with pytest.raises(MemoryError, match=r"lccn needs 10 GB for rows=10 and classes=50000; 2 GB are free. A table"):
+        adaptivek.Selection("lccn", warmup=0, rows=10, classes=50_000)
 
 
 def test_what_does_not_fit_on_a_gpu_says_so():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -151,7 +152,7 @@ def train_step(
     means = (losses * weights).sum(-1) / (sums + (sums == 0))
     with torch.no_grad():
         several = outputs(method) > 1
-        totals = weights.sum(-1, dtype=torch.float32)
+        totals = sums if norm is None else weights.sum(-1, dtype=torch.float32)
         kept, norms = (x.amax(-1) if several else x for x in (totals, sums))  # an output that only judges has none
         confident = kept if decision.confidence is None else confidence.sum(-1, dtype=torch.float32)
         pace = selecting / window  # 0 stands still
@@ -255,7 +256,7 @@ def _batch(inputs: Inputs, known: Tensor | None) -> tuple[Batch, Tensor, Tensor 
     finite = losses.detach().abs() < math.inf  # False for NaN too
     finite = finite if logits is None else finite & usable
     finite = finite.all(0) if finite.dim() == 2 else finite
-    counted = torch.stack(counts).all(0) if len(counts) > 1 else counts[0] if counts else torch.ones_like(finite)
+    counted = functools.reduce(operator.and_, counts) if counts else torch.ones_like(finite)
     valid = finite & counted
     return (
         Batch(
@@ -275,6 +276,8 @@ def _batch(inputs: Inputs, known: Tensor | None) -> tuple[Batch, Tensor, Tensor 
 
 def _where(selecting: Tensor, decided: Tensor, batch: Batch) -> Tensor:
     """What a method decided, or that all counts while training plainly; 0 for what is not valid."""
+    if decided is batch.valid:
+        return decided.to(batch.losses.dtype)
     return (torch.where(selecting, decided.detach(), batch.valid) * batch.valid).to(batch.losses.dtype)
 
 

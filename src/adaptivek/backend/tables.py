@@ -28,18 +28,20 @@ def read(table: Tensor, rows: Tensor, classes: int) -> Tensor:
 
 def write(table: Tensor, rows: Tensor, entries: Tensor, valid: Tensor) -> None:
     """Write entries (B, ...) into a table at ``rows`` (B,), in place; those that are not ``valid`` are not."""
-    axes = [1] * (entries.dim() - 1)
-    group, first = _groups(rows, valid)
-    counts = torch.zeros_like(rows).index_put((group,), valid.long(), accumulate=True)[group].view(-1, *axes)
-    packed = compact.is_packed(table)
+    (place, repeats), axes = _repeats(rows, valid), [1] * (entries.dim() - 1)
+    counts, used, packed = repeats.view(-1, *axes), valid.view(-1, *axes), compact.is_packed(table)
     if packed or table.is_floating_point():
-        parts = torch.where(valid.view(-1, *axes), entries / counts, 0)
+        parts = torch.where(used, entries / counts, 0)
     else:
-        parts = torch.where(first.view(-1, *axes), entries, 0)
-    # entries of one row are written alike, so it does not matter which of them comes last
-    together = torch.zeros_like(parts).index_put((group,), parts, accumulate=True)[group]
-    new = compact.repack(table, together) if packed else together.to(table.dtype)
-    table.index_put_((rows,), torch.where(counts > 0, new, table[rows]))
+        parts = torch.where(_first(rows, valid).view_as(used), entries, 0)
+    if packed:
+        together = torch.zeros_like(parts).index_put((place,), parts, accumulate=True)[place]
+        # entries of one row are written alike, so it does not matter which of them comes last
+        table.index_put_((rows,), torch.where(counts > 0, compact.repack(table, together), table[rows]))
+        return
+    # rows that are written begin at 0, to which their entries add up: one that is alone is written as it is
+    table.index_put_((rows,), torch.where(counts > 0, 0, table[rows]))
+    table.index_put_((rows,), parts.to(table.dtype), accumulate=True)
 
 
 def parts(table: Tensor) -> Iterator[tuple[slice, Tensor]]:
@@ -59,10 +61,17 @@ def in_range(rows: Tensor, number: int) -> Tensor:
     return (rows >= 0) & (rows < number)
 
 
-def _groups(rows: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """Numbers of the different rows, the same for entries of the same row; and which are its first valid entry."""
-    order = (2 * rows + ~valid).argsort(stable=True)
-    ordered = rows[order]
-    begins = torch.cat([torch.ones_like(valid[:1]), ordered[1:] != ordered[:-1]])
-    group = torch.empty_like(rows).scatter(0, order, begins.cumsum(0) - 1)
-    return group, torch.empty_like(valid).scatter(0, order, begins) & valid
+def _repeats(rows: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """For each entry of the batch, a place that it shares with the valid ones of its row, and how many these are."""
+    ordered = torch.where(valid, rows, torch.iinfo(rows.dtype).max).sort().values
+    first = torch.searchsorted(ordered, rows)
+    return first.clamp(max=len(rows) - 1), torch.searchsorted(ordered, rows, right=True) - first
+
+
+def _first(rows: Tensor, valid: Tensor) -> Tensor:
+    """Which valid entries are the first of their row in the batch, (B,)."""
+    key = torch.where(valid, rows, -1)
+    order = key.argsort(stable=True)
+    ordered = key[order]
+    first = torch.cat([torch.ones_like(valid[:1]), ordered[1:] != ordered[:-1]])
+    return torch.zeros_like(valid).scatter(0, order, first) & valid

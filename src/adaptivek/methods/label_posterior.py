@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ..backend.checks import check_number
 from ..method import Batch, Decision, Method, Task, observed
-from .label_memory import TINY, certainty, count_confusion, odds_and_trust
+from .confusion import count_confusion, no_counts, odds_and_trust
+from .label_memory import TINY, certainty
 
 MOST = 0.5  # the odds of another class: a label is always at least twice as likely as any one mistake
 
@@ -18,7 +19,7 @@ MOST = 0.5  # the odds of another class: a label is always at least twice as lik
 class LabelPosteriorState(NamedTuple):
     predictions: Tensor  #: (rows, classes) EMA of each row's predictions
     visits: Tensor  #: (rows,) how often each row was seen
-    confusion: Tensor  #: (classes, classes) weighted counts of rows remembered as the first, labelled as the second
+    confusion: Tensor  #: weighted counts of rows remembered as one class and labelled as another; see `confusion`
     horizon: Tensor  #: samples that those counts look back on: the size of the training set
 
 
@@ -55,9 +56,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
         check_number("LabelPosterior", "caution", self.caution, 0)
 
     def init(self, task: Task) -> LabelPosteriorState:
-        classes = task.classes or 0
-        horizon = torch.tensor(float(task.rows or 0))
-        counts = torch.zeros(classes, classes)
+        horizon, counts = torch.tensor(float(task.rows or 0)), no_counts(task.classes or 0)
         return LabelPosteriorState(task.per_row_and_class(0.0), task.per_row(0.0), counts, horizon)
 
     def step(self, state: LabelPosteriorState, batch: Batch) -> Decision:
@@ -65,7 +64,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
         assert batch.labels is not None
         p, label, visits = batch.logits.detach().softmax(-1), observed(batch), state.visits.unsqueeze(-1)
         before = torch.where(visits > 0, state.predictions.clamp(TINY), 1.0)
-        odds, trust = (table[batch.labels] for table in odds_and_trust(state.confusion))
+        odds, trust = odds_and_trust(state.confusion, batch.labels)
         odds = torch.where(label > 0, 1.0, odds.clamp(max=MOST))
         posterior = p.clamp(TINY) * before * odds
         posterior = posterior / posterior.sum(-1, keepdim=True)
