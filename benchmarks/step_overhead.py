@@ -83,6 +83,14 @@ CASES = {
         "ResNet-18, 1,000 classes, batch 128", lambda: make_model("resnet18", 3, 1000),
         lambda: torch.randn(128, 3, 32, 32), 1000, rows=100_000, bf16=True,
     ),
+    "linear-1000": Case(
+        "one layer, 1,000 classes, batch 64", lambda: nn.Linear(512, 1000), lambda: torch.randn(64, 512), 1000,
+        rows=50_000,
+    ),
+    "linear-50000": Case(
+        "one layer, 50,000 classes, batch 64", lambda: nn.Linear(512, 50_000), lambda: torch.randn(64, 512), 50_000,
+        rows=None,
+    ),
     "tokens-50000": Case(
         "transformer, 1,024 tokens of 50,000", lambda: Transformer(50_000, 512, 4, 50_000, tokens=True),
         lambda: torch.randint(50_000, (8, 128)), 50_000, rows=None, bf16=True, tokens=True,

@@ -142,6 +142,7 @@ def test_few_classes_and_small_tables_are_kept_in_full():
     assert fitting.kept_classes(100_000, 1000, None) == fitting.KEPT
     assert fitting.kept_classes(100_000, 1000, 1000) is None
     assert fitting.kept_classes(10, 10, 3) == 3
+    assert fitting.kept_classes(100_000, 70_000, None) is None  # more than can be packed
     with pytest.raises(ValueError, match="table_classes must be classes=70000 for more than 65536 classes, got 12"):
         fitting.kept_classes(10, 70_000, 12)
 

@@ -19,7 +19,8 @@ CHECKED_BYTES = 2**28  # of less there is no need to ask
 def kept_classes(rows: int, classes: int, wanted: int | None) -> int | None:
     """How many classes of each row a table keeps; None: all."""
     if wanted is None:
-        wanted = KEPT if classes > FEW_CLASSES and _full(rows, classes) > FULL_BYTES else classes
+        many = FEW_CLASSES < classes <= MOST_CLASSES
+        wanted = KEPT if many and _full(rows, classes) > FULL_BYTES else classes
     if wanted >= classes:
         return None
     if classes > MOST_CLASSES:
