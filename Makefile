@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint types pytest wheel clean
+.PHONY: demo test check lint types pytest numbers wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/adaptivek bench --preset demo --out runs/demo
@@ -24,6 +24,10 @@ types: $(VENV)/installed
 
 pytest: $(VENV)/installed
 	$(BIN)/python -m pytest --numprocesses auto
+
+# which numbers in the documents are older than the code they describe
+numbers: $(VENV)/installed
+	$(BIN)/python benchmarks/doc_numbers.py
 
 wheel: $(VENV)/installed
 	$(BIN)/python -m build --wheel --no-isolation

@@ -61,6 +61,10 @@ class Recipe:
         """That of the forward pass on a kind of device. Few processors are faster in bfloat16: they have float32."""
         return self.precision if device == "cuda" else "float32"
 
+    def without_warmup(self) -> Recipe:
+        """What runs must share to be trained as one: each may begin to select when it wants."""
+        return dataclasses.replace(self, warmup_epochs=0)
+
     def stages(self) -> set[int]:
         """Epochs, from 1, of which more is recorded: the first, the last plain one, one amid selection, the last."""
         plain = min(max(self.warmup_epochs, 1), self.epochs)
@@ -70,6 +74,7 @@ class Recipe:
 #: what the paper compares, and on what
 PAPER_METHODS = ("oracle", "vanilla", "mkl", "vanilla+mkl", "adaptive-k")
 PAPER_DATASETS = ("mnist", "fashion-mnist", "cifar10", "imdb", "sarcasm", "hotel", "20newsgroups")
+PAPER_RATES = (0.1, 0.2, 0.3, 0.4)
 
 #: the authors' notebook, to the epoch
 NOTEBOOK = Recipe(decay_early=True)

@@ -50,6 +50,14 @@ def odds_and_trust(confusion: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return (share / share.gather(-1, at_label)).clamp(max=1), (4 * found_again - 1).clamp(0, 1)
 
 
+def right_and_predicted(confusion: Tensor) -> tuple[Tensor, Tensor]:
+    """How often each class was predicted where it was observed, and how often at all, (classes,)."""
+    if confusion.shape[-2] == confusion.shape[-1]:
+        return confusion.diagonal(), confusion.sum(-1)
+    agree, predicted, _ = confusion.unbind(-2)
+    return agree, agree + predicted
+
+
 def _totals_and_given(confusion: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """How often each class was predicted, (classes,), and how often where these labels were observed, (B, classes)."""
     if confusion.shape[-2] == confusion.shape[-1]:
