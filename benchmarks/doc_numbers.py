@@ -24,6 +24,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from adaptivek.experiments.bench import Grid
 from adaptivek.experiments.store import Store
 
 ROOT = Path(__file__).parents[1]
@@ -148,8 +149,9 @@ def outdated(folder: Path) -> str:
     if folder == ROOT / "results" / "paper":
         import paper
 
-        old = [path for path in paper.outdated() if path.is_relative_to(folder)]
-        found += [f"{len(old)} of recipes that are no more (`python benchmarks/paper.py prune`)"] if old else []
+        asked = {Store(folder).path(spec) for spec in paper.fixed(Grid(methods=paper.METHODS))}
+        old = [result for result in results if folder / "runs" / f"{result.identity}.json.gz" not in asked]
+        found += [f"{len(old)} of recipes that are no more"] if old else []
     return "; ".join(found)
 
 

@@ -4,8 +4,8 @@
     python benchmarks/paper.py run --datasets mnist fashion-mnist      # what is there is not done again
     python benchmarks/paper.py run --phase hold-out                    # plain training, to see when it memorises
     python benchmarks/paper.py run --phase rule                        # plain epochs by that instead of 30 of 80
-    python benchmarks/paper.py prune                                   # remove results of recipes that are no more
-    python benchmarks/paper.py docs                                    # print the tables into docs/results.md
+    python benchmarks/paper.py prune                                   # remove what newer runs have replaced
+    python benchmarks/paper.py docs                                    # print the tables into results.md and bench.md
 
 Besides the paper's five methods there are this library's own two and ELR. Results of the fixed share of plain training
 are in results/paper. Those of the rule are in results/paper-plain: Vanilla with a tenth of the rows held out finds,
@@ -25,6 +25,7 @@ from pathlib import Path
 
 import paper_tables
 import sensitivity
+import text_recipes
 
 from adaptivek.experiments.bench import Grid, bench
 from adaptivek.experiments.executors import Settings
@@ -36,7 +37,7 @@ FIXED, BY_RULE = ROOT / "results" / "paper", ROOT / "results" / "paper-plain"
 METHODS = (*PAPER_METHODS, "label-memory", "label-posterior", "elr")
 LATE = ("vanilla+mkl", "adaptive-k")  # the methods that begin with plain training
 HELD_OUT = 0.1
-PAGE = ROOT / "docs" / "results.md"
+PAGE, RECIPES_PAGE = ROOT / "docs" / "results.md", ROOT / "docs" / "bench.md"
 
 
 def fixed(grid: Grid) -> list[RunSpec]:
@@ -82,7 +83,7 @@ def held_out_peaks(dataset: str, folder: Path = BY_RULE) -> dict[float, int]:
 
 
 def missing(grid: Grid) -> str:
-    """A line for each data set of which runs are missing, and what is there that nobody asks for."""
+    """A line for each data set of which runs are missing, and how many results newer ones have replaced."""
     lines = []
     for phase, (specs, folder) in PHASES.items():
         store, wanted = Store(folder), specs(grid)
@@ -91,18 +92,27 @@ def missing(grid: Grid) -> str:
         for dataset in grid.datasets:
             counts = [f"{method} {number}" for (name, method), number in lost.items() if name == dataset]
             lines += [f"  {dataset}: {', '.join(counts)}"] if counts else []
-    lines.append(f"{len(outdated())} results are of recipes or methods that are no more: `prune` removes them")
+    lines.append(f"{len(outdated())} results have been replaced by newer ones: `prune` removes them")
     return "\n".join(lines)
 
 
 def outdated() -> list[Path]:
-    """Results that no command here asks for."""
-    wanted = {folder: set[Path]() for folder in (FIXED, BY_RULE)}
+    """Results of recipes or methods that are no more, for which there is one of today. Until then they stay."""
+    wanted = {folder: dict[Path, RunSpec]() for folder in (FIXED, BY_RULE)}
     for specs, folder in PHASES.values():
-        wanted[folder] |= {Store(folder).path(spec) for spec in specs(Grid(methods=METHODS))}
-    return sorted(
-        path for folder, paths in wanted.items() for path in Store(folder).runs.glob("*.json.gz") if path not in paths
-    )
+        wanted[folder] |= {Store(folder).path(spec): spec for spec in specs(Grid(methods=METHODS))}
+    found = []
+    for folder, paths in wanted.items():
+        store = Store(folder)
+        there = {_run(spec) for path, spec in paths.items() if path.exists()}
+        old = {store.runs / f"{result.identity}.json.gz": result.spec for result in store.read_all()}
+        found += [path for path, spec in old.items() if path not in paths and _run(spec) in there]
+    return sorted(found)
+
+
+def _run(spec: RunSpec) -> tuple[object, ...]:
+    """A run, whatever its recipe."""
+    return spec.dataset, spec.method, spec.noise_rate, spec.seed, spec.recipe.hold_out
 
 
 def texts() -> dict[str, str]:
@@ -112,6 +122,7 @@ def texts() -> dict[str, str]:
         "status": paper_tables.status(results),
         "claims": paper_tables.claims(results),
         "summary": paper_tables.summary(results),
+        "by-dataset": paper_tables.by_dataset(results),
         "figures": paper_tables.figures(results),
         "plain": paper_tables.plain(results, ruled, {name: held_out_peaks(name) for name in PAPER_DATASETS}),
         "sensitivity": sensitivity.section(sensitivity.OUT, PAGE.parent),
@@ -156,8 +167,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             path.unlink()
             print(f"removed {path}")
     else:
-        changed = paper_tables.refresh(PAGE, texts())
-        print(f"{PAGE.relative_to(ROOT)}: {'changed' if changed else 'as it was'}")
+        for page, tables in ((PAGE, texts()), (RECIPES_PAGE, {"text-recipes": text_recipes.table()})):
+            changed = paper_tables.refresh(page, tables)
+            print(f"{page.relative_to(ROOT)}: {'changed' if changed else 'as it was'}")
 
 
 if __name__ == "__main__":

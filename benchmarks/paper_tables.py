@@ -14,6 +14,7 @@ from adaptivek.experiments.report.paper import paper_figures
 from adaptivek.experiments.report.tables import (
     ADAPTIVE_K,
     PAPER_SETTINGS,
+    VANILLA,
     Row,
     counted,
     current,
@@ -24,7 +25,7 @@ from adaptivek.experiments.report.tables import (
     rows,
 )
 from adaptivek.experiments.report.text import accuracy, gaps, markdown, named, rate_name, share
-from adaptivek.experiments.spec import PAPER_DATASETS, PAPER_METHODS
+from adaptivek.experiments.spec import PAPER_DATASETS, PAPER_METHODS, RECIPES
 from adaptivek.experiments.store import Result
 
 ASKED = 420  # runs of the paper's
@@ -53,7 +54,15 @@ def status(results: Sequence[Result]) -> str:
         f"and {len(done) - len(paper)} of methods that the paper does not have. Seeds: {numbers}. Made by: "
         + "; ".join(f"{version} ({number} runs)" for version, number in sorted(made.items()))
         + "."
+        + _earlier(done)
     )
+
+
+def _earlier(done: Sequence[Result]) -> str:
+    """Of which data sets runs have another recipe than today's."""
+    number = Counter(result.spec.dataset for result in done if result.spec.recipe != RECIPES[result.spec.dataset])
+    told = ", ".join(f"{named(dataset)} ({number[dataset]})" for dataset in PAPER_DATASETS if number[dataset])
+    return f" **Still with an earlier recipe, to be run again: {told}.**" if told else ""
 
 
 def _seeds(row: Row) -> list[int]:
@@ -68,6 +77,32 @@ def claims(results: Sequence[Result]) -> str:
             counts = (f"{each.holds} of {each.settings}" for each in (last, best))
             lines.append([last.text, *counts, f"{last.paper} of {PAPER_SETTINGS}" if method == ADAPTIVE_K else "-"])
     return _table(lines, "lrrr")
+
+
+def by_dataset(results: Sequence[Result]) -> str:
+    """Where Adaptive-k holds what the paper claims, and how far off its noise ratio is."""
+    header = [
+        "Adaptive-k",
+        "beats Vanilla",
+        "beats MKL",
+        "closest to Oracle",
+        "best epoch is Vanilla's own",
+        "noise ratio off",
+    ]
+    lines, table = [header], [row for row in rows(results) if row.setting.rate > 0]
+    for dataset in PAPER_DATASETS:
+        mine = [row for row in table if row.setting.dataset == dataset and row.has(ADAPTIVE_K)]
+        if not mine:
+            continue
+        counts = [f"{last.holds} of {last.settings}" for last, _ in counted(mine)]
+        ties = sum(
+            row.stat(ADAPTIVE_K, "best").mean == row.stat(VANILLA, "best").mean for row in mine if row.has(VANILLA)
+        )
+        cells = [row.cells[ADAPTIVE_K] for row in mine]
+        off = [100 * (cell.estimate.mean - cell.truth.mean) for cell in cells if cell.estimate is not None]
+        told = f"{min(off):+.1f} to {max(off):+.1f}" if off else "-"
+        lines.append([named(dataset), *counts, *["-"] * (3 - len(counts)), f"{ties} of {len(mine)}", told])
+    return _table(lines, "lrrrrr")
 
 
 def figures(results: Sequence[Result]) -> str:
