@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ..backend.checks import check_number
 from ..method import Batch, Decision, Method, Task, observed
+from .confusion import count_confusion, no_counts, odds_and_trust, right_and_predicted
 from .elr import pull
-from .label_memory import HORIZON, TINY, count_confusion
-from .label_memory import odds_and_trust as odds_and_found
+from .label_memory import HORIZON, TINY
 
 MOST = 0.5  # the odds of another class: a label is always at least twice as likely as any one mistake
 QUARTER = 0.67  # standard deviations above the mean lies a quarter of a normal distribution
@@ -23,7 +23,7 @@ GROWTH = 0.7  # a memory of n visits is 1 - 0.7^n of the prediction, as ELR's, w
 class LabelPosteriorState(NamedTuple):
     predictions: Tensor  #: (rows, classes) EMA of each row's predictions
     visits: Tensor  #: (rows,) how often each row was seen
-    confusion: Tensor  #: (classes, classes) how many confident rows of the first were labelled as the second, of late
+    confusion: Tensor  #: how many confident rows of one class were labelled as another, of late; see `confusion`
     expected: Tensor  #: (classes,) how many of them the network itself expects to be labelled as their class
     moments: Tensor  #: (2, classes) mean and mean square of the confidence of the last rows of each class
     horizon: Tensor  #: samples that the counts look back on: the size of the training set
@@ -69,7 +69,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
         return LabelPosteriorState(
             task.per_row_and_class(0.0),
             task.per_row(0.0),
-            torch.zeros(classes, classes),
+            no_counts(classes),
             torch.zeros(classes),
             torch.stack(
                 [torch.full((classes,), 1 / max(classes, 1)), torch.full((classes,), 1 / max(classes, 1) ** 2)]
@@ -82,8 +82,9 @@ class LabelPosterior(Method[LabelPosteriorState]):
         assert batch.labels is not None
         p, label = batch.logits.detach().softmax(-1), observed(batch)
         visits, before, moved = self._visit(state.predictions, state.visits, p)
-        odds, trust = (table[batch.labels] for table in odds_and_trust(state.confusion, state.expected))
-        odds, trust = torch.where(label > 0, 1.0, odds.clamp(max=MOST)), trust.unsqueeze(-1)
+        odds, trust = odds_and_trust(state.confusion, batch.labels)
+        trust = (trust * (1 - explained(state.confusion, state.expected)[batch.labels]).clamp(min=0)).unsqueeze(-1)
+        odds = torch.where(label > 0, 1.0, odds.clamp(max=MOST))
         posterior = p.clamp(TINY) * before * odds
         posterior = posterior / posterior.sum(-1, keepdim=True)
         targets = label + trust * visits / (self.worth + visits) * (posterior - label)
@@ -119,17 +120,14 @@ class LabelPosterior(Method[LabelPosteriorState]):
         return visits, torch.where(visits > 0, before.clamp(TINY), 1.0), moved
 
 
-def odds_and_trust(confusion: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
-    """The odds [label, class], at most 1, and how far the labels of each class may be doubted.
+def explained(confusion: Tensor, expected: Tensor) -> Tensor:
+    """Which share of the labels of a class that are not found again is explained by learning that goes on, (classes,).
 
     A network that is still learning is right more often than it is confident. By as much as that explains the labels
     that it does not find, they are not doubted.
     """
-    odds, trust = odds_and_found(confusion)
-    eye = torch.eye(confusion.shape[-1], device=confusion.device)
-    right, number = (confusion * eye).sum(-1), confusion.sum(-1)
-    explained = (right - expected).clamp(min=0) / (number - right + 1)
-    return odds, trust * (1 - explained).clamp(min=0)
+    right, predicted = right_and_predicted(confusion)
+    return (right - expected).clamp(min=0) / (predicted - right + 1)
 
 
 def thresholds(moments: Tensor) -> Tensor:
