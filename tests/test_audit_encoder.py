@@ -68,7 +68,7 @@ def test_inputs_are_the_embeddings_of_the_library_scaled(library, encoder, monke
     texts[7] = "..."
     monkeypatch.setattr(text_embeddings, "AT_ONCE", 20)
     told: list[tuple[int, int]] = []
-    data = text_embeddings.embed_texts(load(texts, labels, None), encoder, "cpu", lambda *n: told.append(n))
+    data = text_embeddings.embed_texts(load(texts, labels), encoder, "cpu", lambda *n: told.append(n))
     expected = library.SentenceTransformer(str(encoder), device="cpu").encode(texts[:7] + texts[8:])
     assert told == [(20, 49), (40, 49), (49, 49)]
     assert data.inputs == 32

@@ -93,7 +93,7 @@ def test_the_score_is_bayes_rule_and_the_highest_few_give_the_same():
     transition = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.5, 0.5]])
     labels = np.array([1, 1])
     known = NoiseModel(transition, 1.0, False, np.ones(3))
-    clean, other = posterior(Predictions(p, None), labels, known)
+    clean, other, _ = posterior(Predictions(p, None), labels, known)
     by_hand = [0.2 * 0.7 / (0.7 * 0.1 + 0.2 * 0.7 + 0.1 * 0.5), 0.1 * 0.7 / (0.1 * 0.1 + 0.1 * 0.7 + 0.8 * 0.5)]
     np.testing.assert_allclose(clean, by_hand, rtol=1e-5)
     assert other.tolist() == [0, 2]

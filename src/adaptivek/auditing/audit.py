@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,17 @@ from torch import nn
 
 from ..backend.checks import check_choice
 from ..support.device import find_device
+from .annotators import scores_with_votes, with_network
+from .data import AuditData
+from .decisions import read_decisions, with_decisions
 from .networks import NETWORKS, PLANS, maker, suited
+from .predictions import Predictions
 from .result import AuditResult
 from .scoring import score_labels
-from .sources import load
+from .sources import Use, load
 from .text_embeddings import embed_texts
 from .training import Run
+from .trusted import Known
 
 CHECKPOINT = "checkpoint.pt"
 ADVICE = " A sentence encoder may help: encoder=..., or --encoder."  #: where nothing is learned from texts
@@ -34,6 +39,11 @@ def audit(
     *,
     text: str | None = None,
     encoder: str | Path | None = None,
+    trusted: Any = None,
+    annotator: str | None = None,
+    item: str | None = None,
+    ignore: Sequence[str] = (),
+    decisions: str | Path | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
     device: str = "auto",
@@ -47,12 +57,17 @@ def audit(
         data: rows to learn from: an array or tensor (features, or images with four axes), a data frame, a list of
             texts, a torch `Dataset` of ``(input, label)``, a Hugging Face `Dataset`, or the path of a CSV, Parquet or
             .npy file or of a folder of images.
-        labels: the name of the label column, or one label for each row.
+        labels: the name of the label column, several of them (one for each annotator), or one label for each row.
         model: your own network, that gives logits for a batch of inputs; copies of it are trained. By default one
             that suits the kind of data.
-        text: the name of the text column; found if there is one.
+        text: the name of a text column, to learn from it alone; by default all columns are used together.
         encoder: of texts: a sentence encoder that turns them into embeddings first, by its folder or its name on the
             Hub. Needs sentence-transformers.
+        trusted: rows whose label is known to be right: the name of a column, or one truth value for each row.
+        annotator: the name of the column that says who gave the label, where each row is one label of one annotator.
+        item: then the name of the column that is the same for all labels of one thing; by default rows that are alike.
+        ignore: names of columns to leave out.
+        decisions: the CSV that the page of an earlier audit of this data has made.
         folder: where checkpoints are kept while training, and to which the files are written at the end.
         resume: go on from the checkpoint in ``folder``.
         device: where to train: auto, cpu, cuda.
@@ -66,7 +81,9 @@ def audit(
     if resume and folder is None:
         raise ValueError("audit: folder must be given to resume, got None")
     where = find_device(device)
-    loaded = load(data, labels, text)
+    read = None if decisions is None else read_decisions(decisions)
+    loaded = load(data, labels, Use(text, trusted, annotator, item, ignore))
+    loaded = loaded if read is None else with_decisions(loaded, read)
     kind = loaded.kind
     if encoder is not None:
         loaded, kind = embed_texts(loaded, encoder, str(where), encoding), "features"
@@ -82,7 +99,12 @@ def audit(
     )
     _train(run, None if folder is None else Path(folder), resume, progress)
     advice = ADVICE if kind == "text" and model is None else ""
-    scores = score_labels(run.dynamics, loaded.labels, loaded.classes, chosen.seed, advice, run.noise)
+    scores = score_labels(run.dynamics, loaded.labels, loaded.classes, chosen.seed, advice, run.noise, _known(loaded))
+    if loaded.votes is not None and loaded.annotators is not None:
+        held_out = Predictions(*run.dynamics.held_out.tables())
+        together = with_network(loaded.votes, loaded.annotators.confusion, held_out, len(loaded.labels))
+        scores = scores_with_votes(scores, loaded.labels, together, loaded.trusted)
+        loaded = dataclasses.replace(loaded, annotators=loaded.annotators._replace(posterior=together))
     settings = dataclasses.asdict(chosen) | {
         "source": str(data) if isinstance(data, (str, Path)) else None,
         "kind": loaded.kind,
@@ -101,6 +123,8 @@ def audit(
         suggested_label=scores.suggested,
         score=scores.score,
         is_issue=scores.is_issue,
+        other_label=scores.other,
+        other_probability=scores.other_probability,
         loss=scores.loss,
         loss_cut=scores.loss_cut,
         classes=loaded.classes,
@@ -120,6 +144,15 @@ def audit(
         result.save(folder)
         (Path(folder) / CHECKPOINT).unlink(missing_ok=True)
     return result
+
+
+def _known(data: AuditData) -> Known | None:
+    """What is known of the labels beforehand, if anything."""
+    if data.trusted is None:
+        return None
+    if data.reviewed is None:
+        return Known(data.trusted)
+    return Known(data.trusted, data.reviewed.label, data.reviewed.decision != "")
 
 
 def _train(run: Run, folder: Path | None, resume: bool, progress: Progress | None) -> None:

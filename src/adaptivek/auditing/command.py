@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
 from rich.table import Table
 from rich.text import Text
 
+from ..support.files import plain
 from ..support.terminal import out, progress_bar, trained_on
+from .issues import annotators
 from .result import AuditResult
 
 PAIRS = 5
+MOST_NAMES = 12  #: of columns in a line
 
 
 def audit(
     source: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")] = None,
     /,
     folder: Annotated[Path, tyro.conf.arg(name="out", metavar="DIR")] = Path("audit"),
-    label: str | None = None,
+    label: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
     text: str | None = None,
+    ignore: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    trusted: str | None = None,
+    annotator: str | None = None,
+    item: str | None = None,
+    decisions: Path | None = None,
+    export: Literal["label-studio", "argilla", "fiftyone"] | None = None,
     encoder: str | None = None,
     features: Path | None = None,
     labels: Path | None = None,
@@ -36,14 +46,21 @@ def audit(
     """Find noisy labels in your data: how many, which rows, and what they should be.
 
     Trains once, and scores every row by a network that has not seen it. DIR gets summary.json (the noise ratio with its
-    interval), issues.csv (every row with its score), clean.csv or clean.parquet (the data without the flagged rows) and
-    report.html. After Ctrl-C, the same command with --resume goes on.
+    interval), issues.csv (every row with its score), clean.csv (or .tsv, .jsonl, .parquet: the data without the flagged
+    rows) and report.html. After Ctrl-C, the same command with --resume goes on.
 
     Args:
-        source: a .csv, .tsv or .parquet file, a folder with a folder of images for each class, or hub:owner/name
+        source: a .csv, .tsv, .jsonl or .parquet file, a folder with a folder of images for each class, or
+            hub:owner/name
         folder: folder for the results
-        label: the column that holds the labels
-        text: the column that holds the texts; found if there is one
+        label: the column that holds the labels; give it again for each annotator where several columns do
+        text: learn from this column of texts alone; by default all columns are used together
+        ignore: a column to leave out; can be given several times
+        trusted: a column that is true for rows whose label is known to be right
+        annotator: the column that says who gave the label, where each row is one label of one annotator
+        item: then the column that is the same for all labels of one thing; by default rows that are alike
+        decisions: the CSV that the page of an earlier audit of this data has made: a next round
+        export: also write the flagged rows for a labelling tool
         encoder: a sentence encoder for the texts: its folder, or its name on the Hub; needs sentence-transformers
         features: a .npy file of numbers (rows, columns), in place of SOURCE; needs --labels
         labels: a .npy file with a label for each row, or a text file with one a line
@@ -57,14 +74,20 @@ def audit(
     """
     from .audit import CHECKPOINT
     from .audit import audit as carry_out
+    from .export import export as write_export
     from .sources import read_array
 
     if (source is None) == (features is None):
         raise ValueError("audit: give either SOURCE or --features with --labels")
     if features is not None and labels is None:
         raise ValueError("audit: --labels must be given with --features")
+    if export is not None and features is not None:
+        raise ValueError("audit: --export must be left out with --features, which nobody can look at")
+    if export == "fiftyone" and not Path(str(source)).is_dir():
+        raise ValueError(f"audit: --export fiftyone takes a folder of images, got {source}")
     if (folder / "summary.json").exists() and not (folder / CHECKPOINT).exists():
         raise FileExistsError(f"audit: {folder} holds an audit already: give another folder with --out")
+    columns = None if not label else label[0] if len(label) == 1 else label
     plan: dict[str, Any] = {
         "method": method,
         "epochs": epochs,
@@ -81,8 +104,13 @@ def audit(
 
             result = carry_out(
                 str(source if features is None else features),
-                label if labels is None else read_array(labels),
+                columns if labels is None else read_array(labels),
                 text=text,
+                ignore=ignore,
+                trusted=trusted,
+                annotator=annotator,
+                item=item,
+                decisions=decisions,
                 encoder=encoder,
                 folder=folder,
                 resume=resume,
@@ -97,6 +125,9 @@ def audit(
             told = "stopped; the same command with --resume goes on from the last whole epoch"
         raise KeyboardInterrupt(told) from None
     _show(result)
+    if export is not None:
+        files = ", ".join(path.name for path in write_export(result, export, folder))
+        out.print(f"for {export}: {files}", highlight=False, markup=False)
     out.print(trained_on(result.settings["device"], result.settings["threads"]), highlight=False)
     out.print(f"written to {folder}", highlight=False, markup=False, soft_wrap=True)
 
@@ -110,15 +141,59 @@ def _show(result: AuditResult) -> None:
     )
     pairs = np.stack([result.label, result.suggested_label], 1)[result.is_issue]
     if len(pairs):
-        table = Table("label", "suggested", "rows")
+        table = Table("observed", "suggested", "rows")
         found, counts = np.unique(pairs, axis=0, return_counts=True)
         for place in np.argsort(-counts)[:PAIRS]:
             names = (Text(result.classes[code][:60]) for code in found[place])
             table.add_row(*names, f"{counts[place]:,}")
         out.print(table)
-    if result.skipped:
-        row, reason = result.skipped[0]
-        number = len(result.skipped)
-        out.print(f"rows skipped: {number:,}, the first is {row}: {reason}", highlight=False, markup=False)
+    for line in [*_read(result), *_annotators(result)]:
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
     for warning in result.warnings:
         out.print(warning, style="yellow", highlight=False, markup=False)
+
+
+def _read(result: AuditResult) -> list[str]:
+    """What was used as what, what was skipped, and what was known beforehand."""
+    lines = []
+    settings = result.settings
+    if "used_as" in settings:
+        lines.append(f"used: {used_as(settings['used_as'])}")
+        if settings["left_out"]:
+            left = (f"{plain(name)} ({why})" for name, why in settings["left_out"].items())
+            lines.append(f"left out: {_listed(left)}")
+    if result.skipped:
+        row, reason = result.skipped[0]
+        files = None if result.given is None else result.given.files
+        where = f"row {row}" if files is None else plain(files[row])
+        lines.append(f"rows skipped: {len(result.skipped):,}, the first is {where}: {reason}")
+    if result.given is not None and result.given.trusted is not None:
+        lines.append(f"trusted: {result.given.trusted.sum():,} rows")
+    return lines
+
+
+def used_as(kinds: dict[str, str]) -> str:
+    """`review as text; price and size as numbers`."""
+    plural = {"text": "texts", "number": "numbers", "category": "categories", "date": "dates", "image": "images"}
+    parts = []
+    for kind, many in plural.items():
+        names = [plain(name) for name, found in kinds.items() if found == kind]
+        if names:
+            parts.append(f"{_listed(names)} as {kind if len(names) == 1 else many}")
+    return "; ".join(parts)
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = list(names)
+    return ", ".join(found[:MOST_NAMES]) + (f" and {len(found) - MOST_NAMES:,} more" if len(found) > MOST_NAMES else "")
+
+
+def _annotators(result: AuditResult) -> list[str]:
+    found = annotators(result)
+    if not found:
+        return []
+    (worst, _, high, _), (best, _, low, _) = found[0], found[-1]
+    return [
+        f"annotators: {len(found):,}; error rates from {low:.1%} ({plain(best)}) to {high:.1%} ({plain(worst)}), "
+        "all in annotators.csv"
+    ]

@@ -70,7 +70,7 @@ def page(result: AuditResult, shown: Shown, title: str) -> str:
         summary=summary(result),
         reading=reading(result),
         warnings=[plain(each) for each in result.warnings],
-        skipped=[(row, plain(reason)[:300]) for row, reason in result.skipped[:MOST_SKIPPED]],
+        skipped=[(named(result, row), plain(reason)[:300]) for row, reason in result.skipped[:MOST_SKIPPED]],
         n_skipped=len(result.skipped),
         names=names,
         heat=heat_map(result) if len(names) <= MOST_CLASSES else [],
@@ -193,6 +193,12 @@ def short(name: object) -> str:
     """A class name for a narrow place."""
     text = plain(str(name)[: 4 * NAME]) or "(empty)"
     return text if len(text) <= NAME else f"{text[: NAME - 1]}…"
+
+
+def named(result: AuditResult, row: int) -> str:
+    """A row by its file, or by its number."""
+    files = None if result.given is None else result.given.files
+    return f"row {row}" if files is None else plain(files[row])
 
 
 def percent(value: float) -> str:

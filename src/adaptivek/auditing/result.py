@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..support.files import harmless, write_whole
+from ..support.files import write_whole
+from .decisions import corrections
+from .issues import annotators, left_out, write_annotators, write_issues
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +28,8 @@ class AuditResult:
     label: NDArray[np.int64]  #: (n,) the observed label, a code into classes
     suggested_label: NDArray[np.int64]  #: (n,) codes into classes; the label itself where it is not flagged
     score: NDArray[np.float32]  #: (n,) from 0, surely noisy, to 1, surely clean
+    other_label: NDArray[np.int64]  #: (n,) codes of the most likely class besides the label, of every row
+    other_probability: NDArray[np.float32]  #: (n,) and its probability
     is_issue: NDArray[np.bool_]  #: (n,) flagged: as many rows as the noise ratio says
     loss: NDArray[np.float32]  #: (n,) the per-sample loss of the histogram
     loss_cut: float  #: the threshold that leaves as many rows beyond it as are flagged; NaN if none are
@@ -55,15 +58,23 @@ class AuditResult:
             "noise_ratio_high": round(self.noise_ratio_high, 6),
             "n_flagged": int(self.is_issue.sum()),
             "n_skipped": len(self.skipped),
-            "skipped": [{"row": row, "reason": reason} for row, reason in self.skipped],
+            "skipped": [{"row": row} | self._file(row) | {"reason": reason} for row, reason in self.skipped],
             "accuracy": round(self.accuracy, 6),
             "warnings": self.warnings,
             "seconds": round(self.seconds, 2),
             "classes": self.classes,
             "noise_per_class": [{"class": name, "noise": round(noise, 6)} for name, noise in names],
             "transition": self.transition.round(6).tolist() if len(self.classes) <= 100 else None,
+            "annotators": [
+                {"annotator": name, "labels": number, "error_rate": round(error, 6), "agreement": round(agreement, 6)}
+                for name, number, error, agreement in annotators(self)
+            ],
             "settings": self.settings,
         }
+
+    def _file(self, row: int) -> dict[str, str]:
+        files = None if self.given is None else self.given.files
+        return {} if files is None else {"file": files[row]}
 
     def to_datalab(self) -> pd.DataFrame:
         """A frame with the columns and names of cleanlab's `Datalab.get_issues("label")`, one line a row."""
@@ -84,20 +95,17 @@ class AuditResult:
         folder.mkdir(parents=True, exist_ok=True)
         summary = json.dumps(self.summary, indent=2, ensure_ascii=False) + "\n"
         write_whole(folder / "summary.json", summary)
-        names = [harmless(name) for name in self.classes]
-        columns = (self.row, self.label, self.suggested_label, self.score, self.is_issue)
-        lines = zip(*(column.tolist() for column in columns), strict=True)
-        with (folder / "issues.csv").open("w", newline="", encoding="utf-8") as file:
-            table = csv.writer(file)
-            table.writerow(["row", "label", "suggested_label", "score", "is_issue"])
-            table.writerows((row, names[a], names[b], f"{score:.6f}", issue) for row, a, b, score, issue in lines)
+        write_issues(folder / "issues.csv", self)
         written = [folder / "summary.json", folder / "issues.csv"]
         if self.given is not None:
             from .page import Shown, write_page
 
-            written.append(folder / self.given.write_clean(folder, self.row[self.is_issue]))
+            if self.given.votes is not None:
+                write_annotators(folder / "annotators.csv", self)
+                written.append(folder / "annotators.csv")
+            written.append(folder / self.given.write_clean(folder, left_out(self), corrections(self.given)))
             title = str(self.settings.get("source") or "Label audit")
-            shown = Shown(self.given.kind, self.given.content)  # type: ignore[arg-type]
+            shown = Shown(*self.given.shown)  # type: ignore[arg-type]
             write_page(folder / "report.html", self, shown, title)
             written.append(folder / "report.html")
         return written

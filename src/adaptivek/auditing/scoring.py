@@ -12,6 +12,7 @@ from .noise_estimate import NoiseEstimate, estimate_noise
 from .noise_floor import NoiseRatio
 from .predictions import Codes, Floats, Predictions, label_probability, mean_prediction
 from .transition import NoiseModel, fit, for_ranking, posterior
+from .trusted import Known, ratio_from_decisions, ratio_from_trusted
 
 LEARNED = 0.1  #: of the way from guessing to always right, on average over the classes: less is nothing
 MOST_NOISE = 0.7  #: of the noise that would leave nothing to learn
@@ -24,6 +25,8 @@ class Scores(NamedTuple):
     score: NDArray[np.float32]
     is_issue: NDArray[np.bool_]
     suggested: Codes
+    other: Codes  #: the most likely class besides the label
+    other_probability: NDArray[np.float32]
     loss: NDArray[np.float32]
     loss_cut: float
     model: NoiseModel
@@ -40,6 +43,7 @@ def score_labels(
     seed: int = 0,
     advice: str = "",
     noise: NoiseEstimate | None = None,
+    known: Known | None = None,
 ) -> Scores:
     """The noise model and the ratio come from held-out predictions; the score from both networks.
 
@@ -51,15 +55,26 @@ def score_labels(
         advice: added to the warning that nothing was learned.
         noise: the estimate of half-way, if the networks have trained on label posteriors since: they then agree on more
             than they know.
+        known: labels that are right, or that a person has decided on.
     """
     held_out, in_sample = Predictions(*dynamics.held_out.tables()), Predictions(*dynamics.in_sample.tables())
     predicted = held_out.predicted()
     found = estimate_noise(held_out, in_sample, labels, len(classes)) if noise is None else noise
+    if known is not None:
+        from_trusted = ratio_from_trusted(held_out, labels, known, len(classes), seed)
+        found = found if from_trusted is None else NoiseEstimate(from_trusted, found.instance_dependent)
     ratio = found.ratio.ratio
     model = fit(held_out, labels, len(classes), ratio, seed)
     noisy = 1 - posterior(held_out, labels, model).clean
     both = mean_prediction(held_out, in_sample)
-    score, best_other = posterior(both, labels, for_ranking(model, found.instance_dependent))
+    ranking = for_ranking(model, found.instance_dependent)
+    score, best_other, other = posterior(both, labels, ranking)
+    if known is not None:
+        score, other = np.where(known.trusted, 1, score), np.where(known.trusted, 0, other)
+        if known.before is not None:
+            before = 1 - posterior(held_out, known.before, ranking).clean
+            found = found._replace(ratio=ratio_from_decisions(before, known, labels, found.ratio, seed))
+            ratio = found.ratio.ratio
     number = round(ratio * len(labels))
     is_issue = np.zeros(len(labels), bool)
     is_issue[np.argsort(score, kind="stable")[:number]] = True
@@ -71,6 +86,8 @@ def score_labels(
         score=score.astype(np.float32),
         is_issue=is_issue,
         suggested=np.where(is_issue, best_other, labels),
+        other=best_other,
+        other_probability=other.astype(np.float32),
         loss=loss,
         loss_cut=threshold,
         model=model,

@@ -46,6 +46,7 @@ class NoiseModel(NamedTuple):
 class Posterior(NamedTuple):
     clean: Floats  #: (n,) the probability that the label is clean
     best_other: Codes  #: (n,) the most likely class other than the label
+    other: Floats  #: (n,) its probability
 
 
 def fit(predictions: Predictions, labels: Codes, classes: int, ratio: float, seed: int = 0) -> NoiseModel:
@@ -82,6 +83,7 @@ def for_ranking(model: NoiseModel, instance_dependent: bool = False) -> NoiseMod
 def posterior(predictions: Predictions, labels: Codes, model: NoiseModel) -> Posterior:
     """How likely each label is clean, and the most likely class if it is not."""
     clean, other = np.empty(len(labels), np.float32), np.empty(len(labels), np.int64)
+    likely = np.empty(len(labels), np.float32)
     for start in range(0, len(labels), CHUNK):
         part = slice(start, start + CHUNK)
         observed = labels[part]
@@ -89,9 +91,11 @@ def posterior(predictions: Predictions, labels: Codes, model: NoiseModel) -> Pos
         joint = _joint(p, candidates, observed, model)
         clean[part] = _label_share(joint, candidates, observed)
         # by the prediction where the matrix has no transition from there to this label
+        total = joint.sum(1)
         joint = np.where(candidates == observed[:, None], -1.0, joint + 1e-9 * p)
         other[part] = np.take_along_axis(candidates, joint.argmax(1)[:, None], 1)[:, 0]
-    return Posterior(clean, other)
+        likely[part] = np.clip(joint.max(1), 0, None) / total
+    return Posterior(clean, other, likely)
 
 
 def class_posterior(predictions: Predictions, labels: Codes, model: NoiseModel) -> tuple[Floats, Codes]:

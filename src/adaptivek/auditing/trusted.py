@@ -1,0 +1,134 @@
+"""The noise ratio where some labels are known to be right: rows that are trusted, or that a person has decided on.
+
+**Trusted rows** show how often the network errs, which labels that may be noisy cannot. Among rows of similar
+confidence let e be the share of trusted rows whose label it does not predict, and d the same of the others. If noise
+does not depend on whether the network errs,
+
+    d = (1 - noise) e + noise (1 - e a)
+
+where a is how often a wrong prediction meets the wrong label: 1 with two classes, from 1 / (K - 1) to 1 with K. It
+takes trusted rows that were not picked because a network was wrong on them.
+
+**Decisions** are made on rows that look noisy, so they say nothing about e. But they show how far to believe the
+scores: a logistic curve from the score of the label before to whether it was noisy, which starts at what the audit says
+itself and is moved by the decisions. Its mean over the rows that nobody has looked at is the noise that is left.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..support.streams import stream
+from .noise_floor import NoiseRatio
+from .predictions import Codes, Predictions
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+FEW_TRUSTED, FEW_DECISIONS = 30, 20  #: fewer say too little
+MOST_BINS = 10
+DRAWS = 400  #: for the intervals
+SPREAD = np.array([2.0, 0.5])  #: of level and slope, before there are decisions
+
+
+class Known(NamedTuple):
+    """What is known of the labels beforehand."""
+
+    trusted: Mask  #: (n,) the label is right
+    before: Codes | None = None  #: (n,) the labels before a person decided on some of them
+    decided: Mask | None = None  #: (n,) on which
+
+    @property
+    def drawn(self) -> Mask:
+        """Trusted rows that were not picked by an audit."""
+        return self.trusted if self.decided is None else self.trusted & ~self.decided
+
+
+def ratio_from_trusted(
+    held_out: Predictions, labels: Codes, known: Known, classes: int, seed: int = 0
+) -> NoiseRatio | None:
+    """Of all rows; None if too few are trusted."""
+    drawn, others = known.drawn, ~known.trusted
+    if drawn.sum() < FEW_TRUSTED or not others.any():
+        return None
+    wrong, confidence = held_out.predicted() != labels, held_out.confidence()
+    number = int(np.clip(drawn.sum() // FEW_TRUSTED, 1, MOST_BINS))
+    edges = np.quantile(confidence[drawn], np.arange(1, number) / number)
+    place = np.searchsorted(edges, confidence, side="right")
+    errors, trusted, disagree, rest = (
+        np.bincount(place[rows], wrong[rows] if count else None, minlength=number).astype(np.float64)
+        for rows, count in ((drawn, True), (drawn, False), (others, True), (others, False))
+    )
+    share = len(labels[others]) / len(labels)
+    least = 1 / (classes - 1)
+
+    def noise(e: Floats, d: Floats, meets: Floats) -> Floats:
+        found = np.clip((d - e) / np.maximum(1 - e - meets * e, 0.05), 0, 1)
+        return np.asarray(share * (found * rest).sum(-1) / rest.sum())
+
+    rng = stream(seed, "audit trusted")
+    e = rng.beta(errors + 0.5, trusted - errors + 0.5, (DRAWS, number))
+    d = rng.beta(disagree + 0.5, rest - disagree + 0.5, (DRAWS, number))
+    low, high = np.quantile(noise(e, d, rng.uniform(least, 1, (DRAWS, 1))), [0.025, 0.975])
+    middle = noise(errors / np.maximum(trusted, 1), disagree / np.maximum(rest, 1), np.array((least + 1) / 2))
+    return NoiseRatio(float(np.clip(middle, low, high)), float(low), float(high))
+
+
+def ratio_from_decisions(
+    noisy: NDArray[np.floating[Any]], known: Known, labels: Codes, ratio: NoiseRatio, seed: int = 0
+) -> NoiseRatio:
+    """The noise that is left, over all rows.
+
+    Args:
+        noisy: (n,) how likely the label before was noisy, by predictions that do not know the decision.
+        known: the decisions.
+        labels: the labels now.
+        ratio: what the audit says without decisions.
+        seed: of the interval.
+    """
+    if known.decided is None or known.before is None or known.decided.sum() < FEW_DECISIONS:
+        return ratio
+    p = np.clip(noisy.astype(np.float64), 1e-4, 1 - 1e-4)
+    odds = np.log(p / (1 - p))
+    open_rows = ~known.trusted
+    if not open_rows.any():
+        return NoiseRatio(0.0, 0.0, 0.0)
+    level = _level(odds[open_rows], ratio.ratio * len(labels) / open_rows.sum())
+    was_noisy = (known.before != labels)[known.decided].astype(np.float64)
+    centre, covariance = _logistic(odds[known.decided], was_noisy, np.array([level, 1.0]))
+    draws = stream(seed, "audit decisions").multivariate_normal(centre, covariance, DRAWS)
+    left = np.array([_curve(odds[open_rows], draw).sum() for draw in draws]) / len(labels)
+    low, high = np.quantile(left, [0.025, 0.975])
+    found = _curve(odds[open_rows], centre).sum() / len(labels)
+    return NoiseRatio(float(found), float(min(low, found)), float(max(high, found)))
+
+
+def _curve(odds: Floats, line: Floats) -> Floats:
+    return np.asarray(1 / (1 + np.exp(-np.clip(line[0] + line[1] * odds, -30, 30))))
+
+
+def _level(odds: Floats, ratio: float) -> float:
+    """The level of a curve of slope 1 whose mean is this ratio."""
+    low, high = -30.0, 30.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _curve(odds, np.array([middle, 1.0])).mean() < ratio else (low, middle)
+    return float(np.clip((low + high) / 2, -8, 8))
+
+
+def _logistic(odds: Floats, outcome: Floats, start: Floats) -> tuple[Floats, Floats]:
+    """Level and slope that are most likely, given a normal prior around the start; and their covariance."""
+    x = np.stack([np.ones(len(odds)), odds], 1)
+    line, precision = start.copy(), np.diag(1 / SPREAD**2)
+    for _ in range(50):
+        p = _curve(odds, line)
+        gradient = x.T @ (outcome - p) - precision @ (line - start)
+        bend = (x * (p * (1 - p))[:, None]).T @ x + precision
+        move = np.linalg.solve(bend, gradient)
+        line = line + move / max(1.0, float(np.abs(move).max()))
+        if np.abs(move).max() < 1e-8:
+            break
+    return line, np.asarray(np.linalg.inv(bend), dtype=np.float64)
