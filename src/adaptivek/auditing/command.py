@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,10 +13,10 @@ from rich.text import Text
 from ..support.files import plain
 from ..support.terminal import out, progress_bar, trained_on
 from .issues import annotators
+from .names import listed, used_as
 from .result import AuditResult
 
 PAIRS = 5
-MOST_NAMES = 12  #: of columns in a line
 
 
 def audit(
@@ -161,7 +160,7 @@ def _read(result: AuditResult) -> list[str]:
         lines.append(f"used: {used_as(settings['used_as'])}")
         if settings["left_out"]:
             left = (f"{plain(name)} ({why})" for name, why in settings["left_out"].items())
-            lines.append(f"left out: {_listed(left)}")
+            lines.append(f"left out: {listed(left)}")
     if result.skipped:
         row, reason = result.skipped[0]
         files = None if result.given is None else result.given.files
@@ -170,22 +169,6 @@ def _read(result: AuditResult) -> list[str]:
     if result.given is not None and result.given.trusted is not None:
         lines.append(f"trusted: {result.given.trusted.sum():,} rows")
     return lines
-
-
-def used_as(kinds: dict[str, str]) -> str:
-    """`review as text; price and size as numbers`."""
-    plural = {"text": "texts", "number": "numbers", "category": "categories", "date": "dates", "image": "images"}
-    parts = []
-    for kind, many in plural.items():
-        names = [plain(name) for name, found in kinds.items() if found == kind]
-        if names:
-            parts.append(f"{_listed(names)} as {kind if len(names) == 1 else many}")
-    return "; ".join(parts)
-
-
-def _listed(names: Iterable[str]) -> str:
-    found = list(names)
-    return ", ".join(found[:MOST_NAMES]) + (f" and {len(found) - MOST_NAMES:,} more" if len(found) > MOST_NAMES else "")
 
 
 def _annotators(result: AuditResult) -> list[str]:

@@ -121,7 +121,8 @@ def from_frame(
         whole = [f"{start}\n{end}" for start, end in zip(joined, column_words(inputs, columns), strict=True)]
         data = from_texts(whole, values, write_clean, names, about)
         beside = [joined[number] for number in data.row], encode_table(inputs.iloc[data.row], columns)
-        return replace(data, cells=_Cells(inputs, data.row), beside=beside)
+        first = inputs[[*texts, *(name for name in inputs.columns if name not in texts)]]  # the page shows few columns
+        return replace(data, cells=_Cells(first, data.row), beside=beside)
     row, labels, classes, skipped = _labelled(list(values), np.ones(len(frame), bool), [], names, _name(label))
     x = encode_table(inputs.iloc[row], columns)
     content = _Cells(inputs, row)

@@ -6,7 +6,6 @@ Argilla, and labels of FiftyOne for a folder of images.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
@@ -18,6 +17,7 @@ import numpy as np
 from .. import __version__
 from ..backend.checks import check_choice
 from ..support.files import write_whole
+from .embed import data_url
 from .result import AuditResult
 
 AGENT = f"adaptivek {__version__}"
@@ -111,7 +111,7 @@ def _content(result: AuditResult, place: int) -> Any:
     assert result.given is not None
     kind, content = result.given.shown
     if kind == "image":
-        return f"data:image/png;base64,{base64.b64encode(content(place)).decode()}"
+        return data_url(content(place))
     return content[place]
 
 

@@ -57,6 +57,7 @@ function content(i) {
     }
     return line;
   }
+  if (data.file) return bdi(data.file[i], "content file");
   if (data.text) return bdi(data.text[i].trim() === "" ? "(empty)" : clip(data.text[i], 300), "content");
   return "";
 }
@@ -70,7 +71,6 @@ function buttons(i, reach) {
     button.dataset.how = how;
     button.tabIndex = reach ? 0 : -1;
     button.setAttribute("aria-pressed", decisionOf(i) === how);
-    button.disabled = how === "fix" && data.suggested[i] === data.label[i] && decisionOf(i) !== "fix";
     group.append(button);
   }
   return group;
@@ -92,6 +92,7 @@ function makeRow(place) {
   middle.append(labels(i), content(i));
   const decide = buttons(i, false);
   decide.setAttribute("aria-hidden", "true"); // the keys do the same
+  if (data.trusted && data.trusted[i]) measure.append(element("small", "", "trusted"));
   row.append(measure, ...(data.pictures ? [picture(i)] : []), middle, decide);
   return row;
 }

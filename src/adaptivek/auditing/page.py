@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +15,15 @@ from ..pages.render import Markup, render, shared_style
 from ..support.files import plain, write_whole
 from .embed import Shown as Shown
 from .embed import embed
+from .issues import annotators
+from .names import used_as
 from .result import AuditResult
 
 HERE = Path(__file__).parent
-SCRIPTS = ("rows.js", "decisions.js", "list.js", "detail.js", "page.js")  #: in this order, as one
+SCRIPTS = ("rows.js", "decisions.js", "list.js", "detail.js", "next.js", "page.js")  #: in this order, as one
 MOST_CLASSES = 20  #: of a heat map, and of the bars
 MOST_PAIRS, MOST_SKIPPED = 10, 1_000
+MOST_ANNOTATORS = 50
 BINS = 60
 FEW = 20  #: rows of a class that say something about it
 NAME = 60  #: characters of a class in a drawing
@@ -67,6 +71,12 @@ def page(result: AuditResult, shown: Shown, title: str) -> str:
         data=Markup(embedded.json),
         notes=embedded.notes,
         kind=shown.kind,
+        command=command(result),
+        used=plain(used_as(result.settings.get("used_as", {}))),
+        review=review(result),
+        annotators=[(short(name), *numbers) for name, *numbers in annotators(result)[:MOST_ANNOTATORS]],
+        n_annotators=len(annotators(result)),
+        percent=percent,
         summary=summary(result),
         reading=reading(result),
         warnings=[plain(each) for each in result.warnings],
@@ -120,8 +130,34 @@ def reading(result: AuditResult) -> list[str]:
     most = pairs(result)[:1]
     if most:
         observed, suggested = most[0].names
-        said.append(f"The most frequent confusion is “{suggested}” labelled as “{observed}” ({most[0].detail}).")
+        said.append(f"The most frequent pair: observed “{observed}”, suggested “{suggested}” ({most[0].detail}).")
     return said
+
+
+def command(result: AuditResult) -> str:
+    """What starts the next round, after the decisions have been downloaded."""
+    source, label = result.settings.get("source"), result.settings.get("label")
+    given = [shlex.quote(plain(str(source)))] if source else ["DATA"]
+    given += [f"--label {shlex.quote(plain(str(name)))}" for name in _several(label) if name != "labels"]
+    return " ".join(["adaptivek audit", *given, "--decisions corrected.csv", "--out NEXT"])
+
+
+def _several(label: object) -> list[object]:
+    return [] if label is None else list(label) if isinstance(label, (tuple, list)) else [label]
+
+
+def review(result: AuditResult) -> str:
+    """What an earlier round has decided."""
+    reviewed = None if result.given is None else result.given.reviewed
+    if reviewed is None:
+        return ""
+    kept, fixed = ((reviewed.decision == how).sum() for how in ("keep", "fix"))
+    dropped = len(reviewed.dropped)
+    decided = kept + fixed + dropped
+    return (
+        f"{decided:,} decisions of earlier rounds were read: {fixed:,} labels fixed, {kept:,} kept, {dropped:,} rows "
+        "dropped. They are trusted, and the noise ratio is that of the labels as they are now."
+    )
 
 
 def heat_map(result: AuditResult) -> list[list[Cell]]:
@@ -138,7 +174,8 @@ def heat_map(result: AuditResult) -> list[list[Cell]]:
             text = f"{100 * share:.0f}" if known and share >= 0.005 else "\N{MIDDLE DOT}" if known else ""
             number = counts.get((observed, true), 0)
             about = (
-                f"{names[true]} labelled as {names[observed]}: {percent(share)} of {names[true]}, {number:,} flagged"
+                f"observed {names[observed]}, truly {names[true]}: {percent(share)} of all that truly are "
+                f"{names[true]}; {number:,} flagged"
             )
             line.append(Cell(observed, true, text, about, round(float(noisy[true, observed]) / most, 3)))
         lines.append(line)

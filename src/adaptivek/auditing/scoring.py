@@ -60,9 +60,11 @@ def score_labels(
     held_out, in_sample = Predictions(*dynamics.held_out.tables()), Predictions(*dynamics.in_sample.tables())
     predicted = held_out.predicted()
     found = estimate_noise(held_out, in_sample, labels, len(classes)) if noise is None else noise
+    warned: list[str] = []
     if known is not None:
         from_trusted = ratio_from_trusted(held_out, labels, known, len(classes), seed)
-        found = found if from_trusted is None else NoiseEstimate(from_trusted, found.instance_dependent)
+        if from_trusted is not None:
+            found, warned = found._replace(ratio=from_trusted.ratio), [*filter(None, [from_trusted.warning])]
     ratio = found.ratio.ratio
     model = fit(held_out, labels, len(classes), ratio, seed)
     noisy = 1 - posterior(held_out, labels, model).clean
@@ -94,7 +96,7 @@ def score_labels(
         noise_per_class=per_class,
         ratio=found.ratio,
         accuracy=float((predicted == labels).mean()),
-        warnings=warnings(predicted, labels, classes, ratio, found.instance_dependent, advice),
+        warnings=warned + warnings(predicted, labels, classes, ratio, found.instance_dependent, advice),
     )
 
 

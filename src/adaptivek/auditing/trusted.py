@@ -1,13 +1,14 @@
 """The noise ratio where some labels are known to be right: rows that are trusted, or that a person has decided on.
 
-**Trusted rows** show how often the network errs, which labels that may be noisy cannot. Among rows of similar
-confidence let e be the share of trusted rows whose label it does not predict, and d the same of the others. If noise
-does not depend on whether the network errs,
+**Trusted rows** show how often the network errs, which labels that may be noisy cannot. Let e be the share of trusted
+rows whose label it does not predict, and d the same of the others. Whatever the noise is like, it is at least |d - e|
+and at most d + e. If it is c times as frequent where the network errs, which people and networks tend to do together,
 
-    d = (1 - noise) e + noise (1 - e a)
+    d = e + noise0 (1 - e - a c e)    and    noise = noise0 (1 - e + c e)
 
-where a is how often a wrong prediction meets the wrong label: 1 with two classes, from 1 / (K - 1) to 1 with K. It
-takes trusted rows that were not picked because a network was wrong on them.
+where a is how often a wrong prediction meets the wrong label: 1 with two classes, from 1 / (K - 1) to 1 with K; c is
+taken as 1 to 1.5. Then d is not below e. If it is, the network has learned noise that follows the inputs, and no more
+is known than |d - e| and d + e. It takes trusted rows that were not picked because a network was wrong on them.
 
 **Decisions** are made on rows that look noisy, so they say nothing about e. But they show how far to believe the
 scores: a logistic curve from the score of the label before to whether it was noisy, which starts at what the audit says
@@ -29,7 +30,7 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 FEW_TRUSTED, FEW_DECISIONS = 30, 20  #: fewer say too little
-MOST_BINS = 10
+MORE = 1.5  #: how much more frequent noise may be where the network errs
 DRAWS = 400  #: for the intervals
 SPREAD = np.array([2.0, 0.5])  #: of level and slope, before there are decisions
 
@@ -47,34 +48,41 @@ class Known(NamedTuple):
         return self.trusted if self.decided is None else self.trusted & ~self.decided
 
 
+class FromTrusted(NamedTuple):
+    ratio: NoiseRatio
+    warning: str  #: empty if there is no reason for one
+
+
 def ratio_from_trusted(
     held_out: Predictions, labels: Codes, known: Known, classes: int, seed: int = 0
-) -> NoiseRatio | None:
+) -> FromTrusted | None:
     """Of all rows; None if too few are trusted."""
     drawn, others = known.drawn, ~known.trusted
     if drawn.sum() < FEW_TRUSTED or not others.any():
         return None
-    wrong, confidence = held_out.predicted() != labels, held_out.confidence()
-    number = int(np.clip(drawn.sum() // FEW_TRUSTED, 1, MOST_BINS))
-    edges = np.quantile(confidence[drawn], np.arange(1, number) / number)
-    place = np.searchsorted(edges, confidence, side="right")
-    errors, trusted, disagree, rest = (
-        np.bincount(place[rows], wrong[rows] if count else None, minlength=number).astype(np.float64)
-        for rows, count in ((drawn, True), (drawn, False), (others, True), (others, False))
-    )
-    share = len(labels[others]) / len(labels)
-    least = 1 / (classes - 1)
-
-    def noise(e: Floats, d: Floats, meets: Floats) -> Floats:
-        found = np.clip((d - e) / np.maximum(1 - e - meets * e, 0.05), 0, 1)
-        return np.asarray(share * (found * rest).sum(-1) / rest.sum())
-
+    wrong = held_out.predicted() != labels
+    share, least = float(others.mean()), 1 / (classes - 1)
+    e, d = float(wrong[drawn].mean()), float(wrong[others].mean())
     rng = stream(seed, "audit trusted")
-    e = rng.beta(errors + 0.5, trusted - errors + 0.5, (DRAWS, number))
-    d = rng.beta(disagree + 0.5, rest - disagree + 0.5, (DRAWS, number))
-    low, high = np.quantile(noise(e, d, rng.uniform(least, 1, (DRAWS, 1))), [0.025, 0.975])
-    middle = noise(errors / np.maximum(trusted, 1), disagree / np.maximum(rest, 1), np.array((least + 1) / 2))
-    return NoiseRatio(float(np.clip(middle, low, high)), float(low), float(high))
+    many_e, many_d = (rng.beta(wrong[rows].sum() + 0.5, (~wrong[rows]).sum() + 0.5, DRAWS) for rows in (drawn, others))
+    if d <= e:
+        low, high = np.quantile(many_e - many_d, 0.025), min(1.0, float(np.quantile(many_d + many_e, 0.975)))
+        warning = (
+            f"The network errs on {e:.1%} of the trusted rows, and disagrees with {d:.1%} of the other labels: it has "
+            f"learned noise that follows the inputs. Of the noise ratio no more is known than its interval."
+        )
+        found = NoiseRatio(share * (e - d), share * max(0.0, float(low)), share * high)
+        return FromTrusted(found, warning if low > 0 else "")
+    meets, more = rng.uniform(least, 1, DRAWS), rng.uniform(1, MORE, DRAWS)
+    low, high = np.quantile(_noise(many_d, many_e, meets, more), [0.025, 0.975])
+    middle = float(_noise(np.array(d), np.array(e), np.array((least + 1) / 2), np.array((1 + MORE) / 2)))
+    return FromTrusted(NoiseRatio(*(share * float(value) for value in (np.clip(middle, low, high), low, high))), "")
+
+
+def _noise(d: Floats, e: Floats, meets: Floats, more: Floats) -> Floats:
+    """The noise, if it is so much more frequent where the network errs, and wrong meets wrong so often."""
+    elsewhere = np.clip((d - e) / np.maximum(1 - e - meets * more * e, 0.05), 0, 1)
+    return np.asarray(np.clip(elsewhere * (1 - e + more * e), 0, 1))
 
 
 def ratio_from_decisions(
