@@ -112,7 +112,7 @@ def date_parts(dates: pd.DatetimeIndex) -> dict[str, Numbers]:
     known = ~np.asarray(dates.isna())
     days = np.full(len(dates), np.nan)
     days[known] = dates[known].as_unit("s").asi8 / 86_400.0
-    parts = {"time": days, "month": dates.month, "weekday": dates.weekday, "hour": dates.hour}
+    parts = {"time": days, "month": dates.month, "weekday": dates.day_of_week, "hour": dates.hour}
     return {name: np.asarray(part, dtype=np.float64) for name, part in parts.items()}
 
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from .data import AuditData, Reviewed, Rows
-from .labels import plain_label
 
 COLUMNS = ("row", "label", "corrected_label", "decision")
 DECISIONS = ("keep", "fix", "drop", "undecided")
@@ -108,4 +107,9 @@ def corrections(data: AuditData) -> dict[int, int]:
 
 def _same(given: str, name: str) -> bool:
     """Whether a cell is this class; a spreadsheet may have written 1 as 1.0."""
-    return given == name or str(plain_label(given)).strip() == name.strip() or given.strip() == name.strip()
+    if given.strip() == name.strip():
+        return True
+    try:
+        return float(given) == float(name)
+    except ValueError:
+        return False

@@ -73,13 +73,15 @@ def ratio_from_trusted(
         )
         found = NoiseRatio(share * (e - d), share * max(0.0, float(low)), share * high)
         return FromTrusted(found, warning if low > 0 else "")
-    meets, more = rng.uniform(least, 1, DRAWS), rng.uniform(1, MORE, DRAWS)
-    low, high = np.quantile(_noise(many_d, many_e, meets, more), [0.025, 0.975])
-    middle = float(_noise(np.array(d), np.array(e), np.array((least + 1) / 2), np.array((1 + MORE) / 2)))
+    low, high = (
+        np.quantile(_noise(many_d, many_e, least, 1), 0.025),
+        np.quantile(_noise(many_d, many_e, 1, MORE), 0.975),
+    )
+    middle = float(_noise(np.array(d), np.array(e), (least + 1) / 2, (1 + MORE) / 2))
     return FromTrusted(NoiseRatio(*(share * float(value) for value in (np.clip(middle, low, high), low, high))), "")
 
 
-def _noise(d: Floats, e: Floats, meets: Floats, more: Floats) -> Floats:
+def _noise(d: Floats, e: Floats, meets: float, more: float) -> Floats:
     """The noise, if it is so much more frequent where the network errs, and wrong meets wrong so often."""
     elsewhere = np.clip((d - e) / np.maximum(1 - e - meets * more * e, 0.05), 0, 1)
     return np.asarray(np.clip(elsewhere * (1 - e + more * e), 0, 1))
