@@ -141,7 +141,7 @@ def test_decisions_are_read_back_and_count(tmp_path):
     before, after = first.summary, json.loads((out / "summary.json").read_text())
     assert after["noise_ratio"] < before["noise_ratio"]
     page = (out / "report.html").read_text()
-    assert f"{len(decided) + 1:,} decisions of earlier rounds were read" in page
+    assert f"{len(decided) + 1:,} decisions of earlier rounds" in page
 
 
 def test_decisions_fix_labels_of_any_source():

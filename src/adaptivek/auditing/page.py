@@ -151,12 +151,12 @@ def review(result: AuditResult) -> str:
     reviewed = None if result.given is None else result.given.reviewed
     if reviewed is None:
         return ""
-    kept, fixed = ((reviewed.decision == how).sum() for how in ("keep", "fix"))
+    kept, fixed = (int((reviewed.decision == how).sum()) for how in ("keep", "fix"))
     dropped = len(reviewed.dropped)
-    decided = kept + fixed + dropped
     return (
-        f"{decided:,} decisions of earlier rounds were read: {fixed:,} labels fixed, {kept:,} kept, {dropped:,} rows "
-        "dropped. They are trusted, and the noise ratio is that of the labels as they are now."
+        f"{_number(kept + fixed + dropped, 'decision')} of earlier rounds: {_number(fixed, 'label')} fixed, "
+        f"{_number(kept, 'label')} kept, {_number(dropped, 'row')} dropped. They are trusted, and the noise ratio is "
+        "that of the labels as they are now."
     )
 
 
@@ -199,7 +199,14 @@ def class_bars(result: AuditResult) -> list[Bar]:
     noise = np.nan_to_num(result.noise_per_class, nan=-1.0).tolist()
     order = sorted(range(len(noise)), key=lambda code: -noise[code])[:MOST_CLASSES]
     return [
-        Bar(code, -1, (short(result.classes[code]),), percent(noise[code]), _rows(rows[code]), max(0, noise[code]))
+        Bar(
+            code,
+            -1,
+            (short(result.classes[code]),),
+            percent(noise[code]),
+            _number(rows[code], "row"),
+            max(0, noise[code]),
+        )
         for code in order
     ]
 
@@ -251,8 +258,8 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _rows(number: int) -> str:
-    return f"{number:,} row{'s' if number != 1 else ''}"
+def _number(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' if number != 1 else ''}"
 
 
 def _flagged_pairs(result: AuditResult) -> list[tuple[tuple[int, int], int]]:
