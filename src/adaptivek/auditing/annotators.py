@@ -2,7 +2,7 @@
 
 An annotator who sees a row of class k gives it label l with probability ``confusion[annotator, k, l]``, whatever the
 others say. EM finds these matrices, the share of each class, and how likely each class is for each row. Annotators with
-few labels would be believed too much, so each matrix is drawn towards that of all annotators together.
+few labels would count for too much, so each matrix is drawn towards that of all annotators together.
 """
 
 from __future__ import annotations

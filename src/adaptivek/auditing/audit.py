@@ -63,7 +63,7 @@ def audit(
         text: the name of a text column, to learn from it alone; by default all columns are used together.
         encoder: of texts: a sentence encoder that turns them into embeddings first, by its folder or its name on the
             Hub. Needs sentence-transformers.
-        trusted: rows whose label is known to be right: the name of a column, or one truth value for each row.
+        trusted: rows whose label is known to be clean: the name of a column, or one truth value for each row.
         annotator: the name of the column that says who gave the label, where each row is one label of one annotator.
         item: then the name of the column that is the same for all labels of one thing; by default rows that are alike.
         ignore: names of columns to leave out.

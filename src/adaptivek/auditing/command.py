@@ -55,7 +55,7 @@ def audit(
         label: the column that holds the labels; give it again for each annotator where several columns do
         text: learn from this column of texts alone; by default all columns are used together
         ignore: a column to leave out; can be given several times
-        trusted: a column that is true for rows whose label is known to be right
+        trusted: a column that is true for rows whose label is known to be clean
         annotator: the column that says who gave the label, where each row is one label of one annotator
         item: then the column that is the same for all labels of one thing; by default rows that are alike
         decisions: the CSV that the page of an earlier audit of this data has made: a next round

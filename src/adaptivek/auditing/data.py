@@ -50,7 +50,7 @@ class AuditData:
     files: Sequence[str] | None = None  #: the name of every row of the original data, where it has one
     rows: int = 0  #: of the original data, where several are one item
     unreadable: Rows = field(default_factory=lambda: np.zeros(0, np.int64))  #: rows that no cleaned copy has
-    trusted: NDArray[np.bool_] | None = None  #: (n,) rows whose label is known to be right
+    trusted: NDArray[np.bool_] | None = None  #: (n,) rows whose label is known to be clean
     votes: Votes | None = None  #: of several annotators, where there are; then `labels` are what they say together
     annotators: DawidSkene | None = None
     reviewed: Reviewed | None = None  #: what a person has decided before

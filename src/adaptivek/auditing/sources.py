@@ -27,7 +27,7 @@ class Use:
     """What the columns of a table are for, beside the labels."""
 
     text: str | None = None  #: learn from this column alone
-    trusted: Any = None  #: rows whose label is known to be right: a column, or one truth value for each row
+    trusted: Any = None  #: rows whose label is known to be clean: a column, or one truth value for each row
     annotator: str | None = None  #: who gave the label, where each row is one label of one annotator
     item: str | None = None  #: which rows are the same thing, labelled by several annotators
     ignore: Sequence[str] = ()

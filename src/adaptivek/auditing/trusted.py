@@ -1,4 +1,4 @@
-"""The noise ratio where some labels are known to be right: rows that are trusted, or that a person has decided on.
+"""The noise ratio where some labels are known to be clean: rows that are trusted, or that a person has decided on.
 
 **Trusted rows** show how often the network errs, which labels that may be noisy cannot. Let e be the share of trusted
 rows whose label it does not predict, and d the same of the others. Whatever the noise is like, it is at least |d - e|
@@ -6,11 +6,11 @@ and at most d + e. If it is c times as frequent where the network errs, which pe
 
     d = e + noise0 (1 - e - a c e)    and    noise = noise0 (1 - e + c e)
 
-where a is how often a wrong prediction meets the wrong label: 1 with two classes, from 1 / (K - 1) to 1 with K; c is
+where a is how often a wrong prediction meets the noisy label: 1 with two classes, from 1 / (K - 1) to 1 with K; c is
 taken as 1 to 1.5. Then d is not below e. If it is, the network has learned noise that follows the inputs, and no more
 is known than |d - e| and d + e. It takes trusted rows that were not picked because a network was wrong on them.
 
-**Decisions** are made on rows that look noisy, so they say nothing about e. But they show how far to believe the
+**Decisions** are made on rows that look noisy, so they say nothing about e. But they show how far to trust the
 scores: a logistic curve from the score of the label before to whether it was noisy, which starts at what the audit says
 itself and is moved by the decisions. Its mean over the rows that nobody has looked at is the noise that is left.
 """
@@ -38,7 +38,7 @@ SPREAD = np.array([2.0, 0.5])  #: of level and slope, before there are decisions
 class Known(NamedTuple):
     """What is known of the labels beforehand."""
 
-    trusted: Mask  #: (n,) the label is right
+    trusted: Mask  #: (n,) the label is clean
     before: Codes | None = None  #: (n,) the labels before a person decided on some of them
     decided: Mask | None = None  #: (n,) on which
 
@@ -82,7 +82,7 @@ def ratio_from_trusted(
 
 
 def _noise(d: Floats, e: Floats, meets: float, more: float) -> Floats:
-    """The noise, if it is so much more frequent where the network errs, and wrong meets wrong so often."""
+    """The noise, if it is so much more frequent where the network errs, and a wrong prediction meets a noisy label so often."""
     elsewhere = np.clip((d - e) / np.maximum(1 - e - meets * more * e, 0.05), 0, 1)
     return np.asarray(np.clip(elsewhere * (1 - e + more * e), 0, 1))
 
