@@ -12,7 +12,9 @@ is known than |d - e| and d + e. It takes trusted rows that were not picked beca
 
 **Decisions** are made on rows that look noisy, so they say nothing about e. But they show how far to trust the
 scores: a logistic curve from the score of the label before to whether it was noisy, which starts at what the audit says
-itself and is moved by the decisions. Its mean over the rows that nobody has looked at is the noise that is left.
+itself and is moved by the decisions. Its mean over the rows that nobody has looked at is the noise that is left, rather
+more than less, since of two rows with the same score a person has looked at the one that seemed noisier before. So the
+lower end of the interval is halved.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ Mask = NDArray[np.bool_]
 
 FEW_TRUSTED, FEW_DECISIONS = 30, 20  #: fewer say too little
 MORE = 1.5  #: how much more frequent noise may be where the network errs
+PICKED = 0.5  #: by which the lower end is taken, since decided rows were picked
 DRAWS = 400  #: for the intervals
 SPREAD = np.array([2.0, 0.5])  #: of level and slope, before there are decisions
 
@@ -82,7 +85,7 @@ def ratio_from_trusted(
 
 
 def _noise(d: Floats, e: Floats, meets: float, more: float) -> Floats:
-    """The noise, if it is so much more frequent where the network errs, and a wrong prediction meets a noisy label so often."""
+    """The noise, if it is so much more frequent where the network errs; ``meets`` is a of the formula."""
     elsewhere = np.clip((d - e) / np.maximum(1 - e - meets * more * e, 0.05), 0, 1)
     return np.asarray(np.clip(elsewhere * (1 - e + more * e), 0, 1))
 
@@ -113,7 +116,7 @@ def ratio_from_decisions(
     left = np.array([_curve(odds[open_rows], draw).sum() for draw in draws]) / len(labels)
     low, high = np.quantile(left, [0.025, 0.975])
     found = _curve(odds[open_rows], centre).sum() / len(labels)
-    return NoiseRatio(float(found), float(min(low, found)), float(max(high, found)))
+    return NoiseRatio(float(found), float(min(low, found)) * PICKED, float(max(high, found)))
 
 
 def _curve(odds: Floats, line: Floats) -> Floats:
