@@ -110,3 +110,10 @@ def test_as_a_command(tmp_path, monkeypatch, capsys):
     assert "for label-studio: label_studio.json, label_studio.xml" in said
     assert "used: x as number" in said
     assert isinstance(json.loads((tmp_path / "out/label_studio.json").read_text()), list)
+
+
+def test_where_none_is_flagged_the_lowest_scores_are_written(tmp_path):
+    result = audit([0, 1, 0, 1], [0, 1, 0, 1], [0.7, 0.6, 0.9, 0.8], [NASTY, "no"], given=texts())
+    records = json.loads(export(result, "argilla", tmp_path)[0].read_text())
+    assert [record["id"] for record in records] == ["1", "0", "3", "2"]
+    assert records[0]["suggestions"]["label"]["value"] == NASTY  # the most likely class besides "no"

@@ -178,6 +178,16 @@ def test_decisions_of_other_data_are_refused(tmp_path, text, message):
         read_decisions(tmp_path / "none.csv")
 
 
+def test_no_decisions_change_nothing(tmp_path):
+    path = tmp_path / "corrected.csv"
+    path.write_text(HEAD + "0,a,a,undecided\n")
+    assert read_decisions(path) == {}
+    path.write_text(HEAD)
+    new = with_decisions(load(np.eye(6), list("aaabbb")), read_decisions(path))
+    assert new.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert not new.trusted.any()
+
+
 def test_a_spreadsheet_may_have_touched_the_numbers(tmp_path):
     path = tmp_path / "corrected.csv"
     path.write_text(HEAD + "0,0.0,1.0,fix\n1,0,0,keep\n")

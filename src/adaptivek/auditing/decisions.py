@@ -33,10 +33,11 @@ def read_decisions(path: str | Path) -> dict[int, Decision]:
     csv.field_size_limit(LARGEST_CELL)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = list(csv.DictReader(file))
+            reader = csv.DictReader(file)
+            lines = list(reader)
     except (ValueError, csv.Error) as error:
         raise ValueError(f"audit: decisions must be a CSV file in UTF-8, {path} is not: {error}") from None
-    if not lines or not set(COLUMNS) <= set(lines[0]):
+    if not set(COLUMNS) <= set(reader.fieldnames or []):
         raise ValueError(
             f"audit: decisions must have the columns {', '.join(COLUMNS)}, as the page writes them; {path}"
         )

@@ -21,6 +21,7 @@ from .embed import data_url
 from .result import AuditResult
 
 AGENT = f"adaptivek {__version__}"
+SOME = 100  #: rows where none is flagged
 LABEL = "label"  #: what the question is called in the tools
 
 
@@ -40,9 +41,9 @@ def export(result: AuditResult, to: str, folder: Path) -> list[Path]:
 def _label_studio(result: AuditResult) -> dict[str, str]:
     kind = _kind(result)
     tasks = []
-    for place in _flagged(result):
+    for place in _chosen(result):
         choice = {"from_name": LABEL, "to_name": "input", "type": "choices"}
-        choice["value"] = {"choices": [result.classes[result.suggested_label[place]]]}  # type: ignore[assignment]
+        choice["value"] = {"choices": [result.classes[result.other_label[place]]]}  # type: ignore[assignment]
         score = round(float(result.other_probability[place]), 6)
         tasks.append(
             {
@@ -62,11 +63,11 @@ def _label_studio(result: AuditResult) -> dict[str, str]:
 def _argilla(result: AuditResult) -> dict[str, str]:
     kind = _kind(result)
     records = []
-    for place in _flagged(result):
+    for place in _chosen(result):
         content = _content(result, place)
         fields = {kind: content} if kind != "table" else {"text": json.dumps(content, ensure_ascii=False, indent=1)}
         suggestion = {
-            "value": result.classes[result.suggested_label[place]],
+            "value": result.classes[result.other_label[place]],
             "score": round(float(result.other_probability[place]), 6),
             "agent": AGENT,
         }
@@ -79,10 +80,10 @@ def _argilla(result: AuditResult) -> dict[str, str]:
 
 def _fiftyone(result: AuditResult) -> dict[str, str]:
     labels = {}
-    for place in _flagged(result):
+    for place in _chosen(result):
         about = _about(result, place)
         labels[str(PurePosixPath(about.pop("file")).with_suffix(""))] = {
-            "label": result.classes[result.suggested_label[place]],
+            "label": result.classes[result.other_label[place]],
             "confidence": round(float(result.other_probability[place]), 6),
             "attributes": about,
         }
@@ -96,9 +97,11 @@ EXPORTS: dict[str, Callable[[AuditResult], dict[str, str]]] = {
 }
 
 
-def _flagged(result: AuditResult) -> Iterator[int]:
+def _chosen(result: AuditResult) -> Iterator[int]:
+    """Places, the lowest score first; where none is flagged, some of the lowest score."""
     order = np.argsort(result.score, kind="stable")
-    return (int(place) for place in order if result.is_issue[place])
+    chosen = order[result.is_issue[order]] if result.is_issue.any() else order[:SOME]
+    return (int(place) for place in chosen)
 
 
 def _kind(result: AuditResult) -> str:

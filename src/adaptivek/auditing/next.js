@@ -35,7 +35,7 @@ function advise() {
   const best = pairs.filter((pair) => pair.left).sort((a, b) => worth(b) - worth(a))[0];
   nextPair = best ?? null;
   let text;
-  if (left === 0 && decided.size === 0) text = "No row is flagged. Untick “only flagged” to look at the lowest scores.";
+  if (left === 0 && decided.size === 0) text = "No row is flagged. The rows of the lowest scores are below.";
   else if (left === 0) text = "All flagged rows are decided. Download the decisions and start the next round: it learns from "
     + "the labels as you have fixed them, and may find more.";
   else {

@@ -144,6 +144,7 @@ addEventListener("resize", measureRows);
 addEventListener("pagehide", () => saving && save(true));
 
 load();
+field("only-flagged").defaultChecked = data.flagged.includes(1); // else the list would be empty
 measureRows();
 apply();
 progress();

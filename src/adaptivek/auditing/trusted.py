@@ -11,10 +11,11 @@ taken as 1 to 1.5. Then d is not below e. If it is, the network has learned nois
 is known than |d - e| and d + e. It takes trusted rows that were not picked because a network was wrong on them.
 
 **Decisions** are made on rows that look noisy, so they say nothing about e. But they show how far to trust the
-scores: a logistic curve from the score of the label before to whether it was noisy, which starts at what the audit says
-itself and is moved by the decisions. Its mean over the rows that nobody has looked at is the noise that is left, rather
-more than less, since of two rows with the same score a person has looked at the one that seemed noisier before. So the
-lower end of the interval is halved.
+scores: a logistic curve from the score of the label before to whether it was noisy. Curves of all slopes are tried, and
+of all levels around the one whose mean over the rows is what the audit says itself; the decisions weigh them. The mean
+over the rows that nobody has looked at is the noise that is left. But decided rows were picked: of two rows with the
+same score a person has looked at the one that seemed noisier before, and noise that the network has learned looks clean
+and is not looked at. So the lower end of the interval is halved, and the upper one doubled.
 """
 
 from __future__ import annotations
@@ -33,9 +34,12 @@ Mask = NDArray[np.bool_]
 
 FEW_TRUSTED, FEW_DECISIONS = 30, 20  #: fewer say too little
 MORE = 1.5  #: how much more frequent noise may be where the network errs
-PICKED = 0.5  #: by which the lower end is taken, since decided rows were picked
+PICKED = 2.0  #: by which the interval is wider on both sides, since decided rows were picked
 DRAWS = 400  #: for the intervals
-SPREAD = np.array([2.0, 0.5])  #: of level and slope, before there are decisions
+SLOPES = np.geomspace(0.5, 4, 10)  #: of the curve: scores may say too little or too much
+OFFSETS = np.linspace(-8, 8, 129)  #: of its level from the one at which it says what the audit says
+SPREAD = 2.0  #: of the offsets, before there are decisions
+MOST_ROWS = 20_000  #: over which the mean of a curve is taken
 
 
 class Known(NamedTuple):
@@ -104,44 +108,38 @@ def ratio_from_decisions(
     """
     if known.decided is None or known.before is None or known.decided.sum() < FEW_DECISIONS:
         return ratio
-    p = np.clip(noisy.astype(np.float64), 1e-4, 1 - 1e-4)
-    odds = np.log(p / (1 - p))
-    open_rows = ~known.trusted
+    open_rows, decided = ~known.trusted, known.decided
     if not open_rows.any():
         return NoiseRatio(0.0, 0.0, 0.0)
-    level = _level(odds[open_rows], ratio.ratio * len(labels) / open_rows.sum())
-    was_noisy = (known.before != labels)[known.decided].astype(np.float64)
-    centre, covariance = _logistic(odds[known.decided], was_noisy, np.array([level, 1.0]))
-    draws = stream(seed, "audit decisions").multivariate_normal(centre, covariance, DRAWS)
-    left = np.array([_curve(odds[open_rows], draw).sum() for draw in draws]) / len(labels)
-    low, high = np.quantile(left, [0.025, 0.975])
-    found = _curve(odds[open_rows], centre).sum() / len(labels)
-    return NoiseRatio(float(found), float(min(low, found)) * PICKED, float(max(high, found)))
+    p = np.clip(noisy.astype(np.float64), 1e-6, 1 - 1e-6)
+    odds, rng = np.log(p / (1 - p)), stream(seed, "audit decisions")
+    rest = odds[open_rows] if open_rows.sum() <= MOST_ROWS else rng.choice(odds[open_rows], MOST_ROWS, replace=False)
+    was_noisy = (known.before != labels)[decided]
+    before = max(ratio.ratio, ratio.high / 4, 1e-3)
+    likelihood, left = [], []
+    for slope in SLOPES:
+        middle = _level(slope * rest, before)
+        for off in OFFSETS:
+            curve = _curve(slope * odds[decided] + middle + off)
+            likely = np.log(np.where(was_noisy, curve, 1 - curve)).sum()
+            likelihood.append(float(likely) - (off / SPREAD) ** 2 / 2)
+            left.append(float(_curve(slope * rest + middle + off).mean()))
+    weight = np.exp(np.array(likelihood) - max(likelihood))
+    weight, found = weight / weight.sum(), open_rows.mean() * np.array(left)
+    order = np.argsort(found)
+    low, high = found[order][np.searchsorted(np.cumsum(weight[order]), [0.025, 0.975]).clip(max=len(order) - 1)]
+    mean = float((weight * found).sum())
+    return NoiseRatio(mean, float(min(low, mean)) / PICKED, min(1.0, PICKED * float(max(high, mean))))
 
 
-def _curve(odds: Floats, line: Floats) -> Floats:
-    return np.asarray(1 / (1 + np.exp(-np.clip(line[0] + line[1] * odds, -30, 30))))
+def _curve(odds: Floats) -> Floats:
+    return np.asarray(1 / (1 + np.exp(-np.clip(odds, -30, 30))))
 
 
 def _level(odds: Floats, ratio: float) -> float:
-    """The level of a curve of slope 1 whose mean is this ratio."""
-    low, high = -30.0, 30.0
-    for _ in range(60):
+    """By how much odds are shifted so that their mean probability is this ratio."""
+    low, high = -60.0, 60.0
+    for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if _curve(odds, np.array([middle, 1.0])).mean() < ratio else (low, middle)
-    return float(np.clip((low + high) / 2, -8, 8))
-
-
-def _logistic(odds: Floats, outcome: Floats, start: Floats) -> tuple[Floats, Floats]:
-    """Level and slope that are most likely, given a normal prior around the start; and their covariance."""
-    x = np.stack([np.ones(len(odds)), odds], 1)
-    line, precision = start.copy(), np.diag(1 / SPREAD**2)
-    for _ in range(50):
-        p = _curve(odds, line)
-        gradient = x.T @ (outcome - p) - precision @ (line - start)
-        bend = (x * (p * (1 - p))[:, None]).T @ x + precision
-        move = np.linalg.solve(bend, gradient)
-        line = line + move / max(1.0, float(np.abs(move).max()))
-        if np.abs(move).max() < 1e-8:
-            break
-    return line, np.asarray(np.linalg.inv(bend), dtype=np.float64)
+        low, high = (middle, high) if _curve(odds + middle).mean() < ratio else (low, middle)
+    return (low + high) / 2
