@@ -230,7 +230,12 @@ def test_images_inside_parquet_as_the_hub_has_them(tmp_path):
     hub = pytest.importorskip("datasets")
     kinds = hub.Features({"image": hub.Image(), "label": hub.ClassLabel(names=["cat", "dog"])})
     loaded = hub.Dataset.from_dict({"image": cells[4:], "label": [0, 1] * 8}, features=kinds)
-    assert load(loaded, "label").kind == "image"
+    data = load(loaded, "label")
+    assert data.kind == "image"
+    data.write_clean(tmp_path, np.array([0]), {1: 2})
+    again = hub.Dataset.from_parquet(str(tmp_path / "clean.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert again.features == loaded.features
+    assert again["label"][:3] == [0, 0, 1]
 
 
 def test_what_names_no_column_is_an_error():

@@ -22,7 +22,7 @@ function apply() {
 }
 
 function progress() {
-  const numbers = { keep: 0, fix: 0, drop: 0 };
+  const numbers = { keep: 0, fix: 0, drop: (data.dropped ?? []).length }; // dropped in earlier rounds
   let flagged = 0;
   for (const i of decided.keys()) {
     numbers[decisionOf(i)]++;

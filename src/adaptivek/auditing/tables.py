@@ -69,7 +69,8 @@ def hub_table(dataset: Any, label: str | None) -> Table:
         if label is not None and corrected:
             values = list(dataset[label][:])
             new = [values[corrected.get(row, row)] for row in range(len(values))]
-            changed = dataset.remove_columns([label]).add_column(label, new).cast(dataset.features)
+            changed = dataset.remove_columns([label]).add_column(label, new).select_columns(dataset.column_names)
+            changed = changed.cast(dataset.features)
         changed.select(_kept(len(dataset), left_out)).to_parquet(str(folder / "clean.parquet"))
         return "clean.parquet"
 
