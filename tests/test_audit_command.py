@@ -54,7 +54,7 @@ def test_a_csv_of_texts(tmp_path, capsys):
     assert summary["skipped"] == [{"row": 3, "reason": "empty text"}]
     assert summary["noise_ratio_low"] <= summary["noise_ratio"] <= summary["noise_ratio_high"]
     assert summary["settings"]["text"] == "review"
-    assert list(lines[0]) == ["row", "label", "suggested_label", "score", "is_issue"]
+    assert list(lines[0]) == ["row", "label", "suggested_label", "score", "is_issue", "alike"]
     flagged = {int(line["row"]) for line in lines if line["is_issue"] == "True"}
     assert len(flagged) == summary["n_flagged"]
     assert len(lines) == 159
@@ -181,7 +181,7 @@ def test_stopped_it_promises_to_go_on_only_from_what_is_there(tmp_path, monkeypa
         real(self, step)
 
     arguments = ["audit", str(tmp_path / "reviews.csv"), "--label", "sentiment", "--device", "cpu"]
-    arguments += ["--out", str(tmp_path / "out")]
+    arguments += ["--model", "network", "--out", str(tmp_path / "out")]
     with monkeypatch.context() as patch:
         patch.setattr(Run, "epoch", epoch)
         with pytest.raises(SystemExit) as stopped:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
@@ -23,9 +23,10 @@ def audit(
     label: str | None = None,
     text: str | None = None,
     encoder: str | None = None,
+    model: Literal["words", "trees", "linear", "network"] | None = None,
     features: Path | None = None,
     labels: Path | None = None,
-    method: str = "auto",
+    method: str | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
@@ -35,9 +36,9 @@ def audit(
 ) -> None:
     """Find noisy labels in your data: how many, which rows, and what they should be.
 
-    Trains once, and scores every row by a network that has not seen it. DIR gets summary.json (the noise ratio with its
-    interval), issues.csv (every row with its score), clean.csv or clean.parquet (the data without the flagged rows) and
-    report.html. After Ctrl-C, the same command with --resume goes on.
+    Scores every row by a model that has not seen it: in seconds for texts and tables, by a network for images. DIR gets
+    summary.json (the noise ratio with its interval), issues.csv (every row with its score), clean.csv or clean.parquet
+    (the data without the flagged rows) and report.html. After Ctrl-C, the same command with --resume goes on.
 
     Args:
         source: a .csv, .tsv or .parquet file, a folder with a folder of images for each class, or hub:owner/name
@@ -45,12 +46,14 @@ def audit(
         label: the column that holds the labels
         text: the column that holds the texts; found if there is one
         encoder: a sentence encoder for the texts: its folder, or its name on the Hub; needs sentence-transformers
+        model: what predicts: words (texts), trees (tables, features), linear (features, embeddings) or network; by
+            default what suits the data
         features: a .npy file of numbers (rows, columns), in place of SOURCE; needs --labels
         labels: a .npy file with a label for each row, or a text file with one a line
-        method: how to train on noisy labels: see `adaptivek methods`
-        epochs: how long to train
-        batch_size: rows in a step
-        learning_rate: highest learning rate
+        method: of a network: how to train on noisy labels, see `adaptivek methods`
+        epochs: of a network: how long to train
+        batch_size: of a network: rows in a step
+        learning_rate: of a network: the highest
         seed: decides all that is random
         device: where to train: auto, cpu, cuda
         resume: go on from where a run in DIR was stopped
@@ -83,6 +86,7 @@ def audit(
                 str(source if features is None else features),
                 label if labels is None else read_array(labels),
                 text=text,
+                model=model,
                 encoder=encoder,
                 folder=folder,
                 resume=resume,
@@ -103,11 +107,7 @@ def audit(
 
 def _show(result: AuditResult) -> None:
     """Print the result. Names come from the data: shown as plain text, never as markup."""
-    percent = f"{result.noise_ratio:.1%} ({result.noise_ratio_low:.1%} to {result.noise_ratio_high:.1%})"
-    out.print(
-        f"{percent} of {len(result.row):,} labels look noisy; {result.is_issue.sum():,} rows are flagged",
-        highlight=False,
-    )
+    out.print(result.headline, highlight=False)
     pairs = np.stack([result.label, result.suggested_label], 1)[result.is_issue]
     if len(pairs):
         table = Table("label", "suggested", "rows")
@@ -120,5 +120,7 @@ def _show(result: AuditResult) -> None:
         row, reason = result.skipped[0]
         number = len(result.skipped)
         out.print(f"rows skipped: {number:,}, the first is {row}: {reason}", highlight=False, markup=False)
+    for note in result.notes:
+        out.print(note, highlight=False, markup=False)
     for warning in result.warnings:
         out.print(warning, style="yellow", highlight=False, markup=False)

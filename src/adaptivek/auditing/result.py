@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from .data import AuditData
 
+WIDE = 0.15  #: an interval of the noise ratio beyond which it is not known
+
 
 @dataclass(frozen=True, eq=False)
 class AuditResult:
@@ -27,6 +29,8 @@ class AuditResult:
     label: NDArray[np.int64]  #: (n,) the observed label, a code into classes
     suggested_label: NDArray[np.int64]  #: (n,) codes into classes; the label itself where it is not flagged
     score: NDArray[np.float32]  #: (n,) from 0, surely noisy, to 1, surely clean
+    other_label: NDArray[np.int64]  #: (n,) codes of the most likely class besides the label, of every row
+    other_probability: NDArray[np.float32]  #: (n,) and its probability
     is_issue: NDArray[np.bool_]  #: (n,) flagged: as many rows as the noise ratio says
     loss: NDArray[np.float32]  #: (n,) the per-sample loss of the histogram
     loss_cut: float  #: the threshold that leaves as many rows beyond it as are flagged; NaN if none are
@@ -36,12 +40,26 @@ class AuditResult:
     noise_ratio: float
     noise_ratio_low: float
     noise_ratio_high: float
-    accuracy: float  #: how often the network that has not seen a row agrees with its label
+    accuracy: float  #: how often the prediction of a model that has not seen a row is its label
     warnings: list[str]  #: empty if the audit is to be trusted
     skipped: list[tuple[int, str]]  #: rows that could not be read, and why
     seconds: float
     settings: dict[str, Any]
+    notes: list[str] = field(default_factory=list)  #: what the numbers rest on
+    alike: NDArray[np.int64] | None = None  #: (n,) number of a row with the same content and another label; -1: none
+    by_rule: bool = False  #: a few words settle the labels: nothing is known of the noise from above
     given: AuditData | None = field(default=None, repr=False)  #: the data, for the page and the cleaned copy
+
+    @property
+    def headline(self) -> str:
+        """The noise ratio in a line, or that it cannot be known."""
+        low, high = f"{self.noise_ratio_low:.1%}", f"{self.noise_ratio_high:.1%}"
+        rows, flagged = f"{len(self.row):,}", f"{self.is_issue.sum():,} rows are flagged"
+        if self.by_rule:
+            return f"at least {low} of {rows} labels are noisy, and how many cannot be known; {flagged}"
+        if self.noise_ratio_high - self.noise_ratio_low > WIDE:
+            return f"between {low} and {high} of {rows} labels are noisy: the data say no more than that; {flagged}"
+        return f"{self.noise_ratio:.1%} ({low} to {high}) of {rows} labels look noisy; {flagged}"
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -50,6 +68,7 @@ class AuditResult:
         return {
             "n_rows": len(self.row),
             "n_classes": len(self.classes),
+            "headline": self.headline,
             "noise_ratio": round(self.noise_ratio, 6),
             "noise_ratio_low": round(self.noise_ratio_low, 6),
             "noise_ratio_high": round(self.noise_ratio_high, 6),
@@ -58,6 +77,9 @@ class AuditResult:
             "skipped": [{"row": row, "reason": reason} for row, reason in self.skipped],
             "accuracy": round(self.accuracy, 6),
             "warnings": self.warnings,
+            "notes": self.notes,
+            "by_rule": self.by_rule,
+            "n_alike": 0 if self.alike is None else int((self.alike >= 0).sum()),
             "seconds": round(self.seconds, 2),
             "classes": self.classes,
             "noise_per_class": [{"class": name, "noise": round(noise, 6)} for name, noise in names],
@@ -85,12 +107,16 @@ class AuditResult:
         summary = json.dumps(self.summary, indent=2, ensure_ascii=False) + "\n"
         write_whole(folder / "summary.json", summary)
         names = [harmless(name) for name in self.classes]
-        columns = (self.row, self.label, self.suggested_label, self.score, self.is_issue)
+        same = np.full(len(self.row), -1) if self.alike is None else self.alike
+        columns = (self.row, self.label, self.suggested_label, self.score, self.is_issue, same)
         lines = zip(*(column.tolist() for column in columns), strict=True)
         with (folder / "issues.csv").open("w", newline="", encoding="utf-8") as file:
             table = csv.writer(file)
-            table.writerow(["row", "label", "suggested_label", "score", "is_issue"])
-            table.writerows((row, names[a], names[b], f"{score:.6f}", issue) for row, a, b, score, issue in lines)
+            table.writerow(["row", "label", "suggested_label", "score", "is_issue", "alike"])
+            table.writerows(
+                (row, names[a], names[b], f"{score:.6f}", issue, other if other >= 0 else "")
+                for row, a, b, score, issue, other in lines
+            )
         written = [folder / "summary.json", folder / "issues.csv"]
         if self.given is not None:
             from .page import Shown, write_page
