@@ -203,20 +203,18 @@ def cells() -> dict[str, Callable[[], Cell]]:
     def add(name: str, make: Callable[..., Cell], *arguments: Any) -> None:
         found[name] = lambda: make(*arguments)
 
-    for name in ("digits", "news8", "sarcasm", "clusters", "cancer", "labelme"):
-        add(f"{name} clean", made, name, "clean", 0.0)
-        for noise, rate in (
-            ("symmetric", 0.1), ("symmetric", 0.2), ("symmetric", 0.4), ("pair", 0.2), ("one-class", 0.2),
-            ("one-class", 0.4), ("instance", 0.2), ("hard", 0.1), ("hard", 0.2),
-        ):  # fmt: skip
-            add(f"{name} {noise} {rate:g}", made, name, noise, rate)
-    for name in ("hotel", "pairs", "news20"):
-        add(f"{name} clean", made, name, "clean", 0.0)
-        for noise in ("symmetric", "one-class", "hard"):
-            add(f"{name} {noise} 0.2", made, name, noise, 0.2)
+    for name in ("labelme_amt", "product_pairs_amt", "weak_agnews", *HELD_BACK):
+        add(name, real, name)
     for kind in ("table", "text"):
         for ratio, rate in ((20, 0.01), (20, 0.05), (100, 0.01), (100, 0.0)):
             add(f"{kind} 1:{ratio}, {rate:g}", imbalanced, kind, ratio, rate)
-    for name in ("labelme_amt", "product_pairs_amt", "weak_agnews", "cifar10n aggre", "cifar10n worse", *HELD_BACK):
+    many = [("symmetric", 0.2), ("symmetric", 0.4), ("pair", 0.2), ("one-class", 0.2), ("one-class", 0.4)]
+    many += [("instance", 0.2), ("hard", 0.2)]
+    few = [("symmetric", 0.2), ("one-class", 0.2), ("hard", 0.2)]
+    for name in ("cancer", "labelme", "clusters", "sarcasm", "pairs", "hotel", "digits", "news8", "news20"):
+        add(f"{name} clean", made, name, "clean", 0.0)
+        for noise, rate in few if name in ("pairs", "hotel", "news20") else many:
+            add(f"{name} {noise} {rate:g}", made, name, noise, rate)
+    for name in ("cifar10n aggre", "cifar10n worse"):
         add(name, real, name)
     return found

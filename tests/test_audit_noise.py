@@ -66,7 +66,8 @@ def test_the_upper_bound_is_what_disagrees_and_needs_no_good_model():
 def test_confident_contradictions_by_hand():
     p = np.array([[0.9, 0.1], [0.7, 0.3], [0.8, 0.2], [0.2, 0.8], [0.4, 0.6]])
     labels = np.array([0, 0, 1, 1, 0])  # usual: of 0 (.9 + .7 + .4) / 3 = .667, of 1 (.2 + .8) / 2 = .5
-    assert confident_contradictions(Predictions(p, None), labels, 2) == pytest.approx(2 / 5)
+    found = confident_contradictions(Predictions(p, None), labels, 2)
+    assert found.tolist() == [False, False, True, False, True]
 
 
 def test_the_score_is_the_probability_of_the_label_and_all_numbers_agree():
@@ -75,7 +76,9 @@ def test_the_score_is_the_probability_of_the_label_and_all_numbers_agree():
     np.testing.assert_allclose(found.score, held_out.p[np.arange(len(labels)), labels], rtol=1e-6)
     number = round(0.2 * len(labels))
     assert found.is_issue.sum() == number
-    assert found.score[found.is_issue].max() <= found.score[~found.is_issue].min()
+    first = confident_contradictions(held_out, labels, CLASSES)
+    assert found.is_issue[first].all()
+    assert found.score[found.is_issue & ~first].max() <= found.score[~found.is_issue].min()
     counts = np.bincount(labels, minlength=CLASSES)
     assert (found.noise_per_class * counts).sum() == pytest.approx(number)
     true = np.bincount(found.suggested, minlength=CLASSES)
@@ -98,11 +101,13 @@ def test_the_highest_few_predictions_give_the_same():
 def test_no_class_loses_nearly_all_its_rows():
     labels = np.repeat([0, 1, 2], [100, 30, 6])
     score = np.concatenate([np.full(100, 0.9), np.linspace(0, 0.1, 30), np.full(6, 0.05)])
-    found, kept = flagged(score, labels, 3, 36)
+    none = np.zeros(136, bool)
+    found, kept = flagged(score, labels, 3, 36, none)
     assert [int(found[labels == code].sum()) for code in range(3)] == [15, 20, 1]  # the rest from the class with many
     assert kept.tolist() == [False, True, True]
     assert found[labels == 1][:20].all()
-    assert not flagged(score, labels, 3, 10)[1].any()
+    assert not flagged(score, labels, 3, 10, none)[1].any()
+    assert np.flatnonzero(flagged(score, labels, 3, 3, np.arange(136) < 3)[0]).tolist() == [0, 1, 2]
 
 
 def test_a_rare_class_that_is_never_predicted_is_not_nothing_learned():

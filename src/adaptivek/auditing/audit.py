@@ -117,8 +117,12 @@ def audit(
         held_out, in_sample = (Predictions(*of.tables()) for of in (run.dynamics.held_out, run.dynamics.in_sample))
         found = _Predicted(held_out, settings, in_sample, run.noise)
     else:
-        x = words if name == "words" else loaded.fetch(np.arange(len(loaded.labels))).flatten(1).numpy()
-        pool = [(each, x) for each in models(name, len(loaded.labels), seed)]
+        x = None if name == "words" else loaded.fetch(np.arange(len(loaded.labels))).flatten(1).numpy()
+        pool = [
+            (each, words if part == "words" else x)
+            for part in name.split(" + ")
+            for each in models(part, len(loaded.labels), seed)
+        ]
         p = predict(pool, loaded.labels, len(loaded.classes), seed, progress)
         found = _Predicted(Predictions(p, None), {"seed": seed, "device": "cpu", "threads": 0})
     held_out = found.held_out
@@ -162,6 +166,7 @@ def audit(
         notes=[RULE, *scores.notes] if by_rule else scores.notes,
         alike=np.where(same.place < 0, -1, loaded.row[same.place]),
         by_rule=by_rule,
+        held_out=held_out,
         given=loaded,
     )
     if folder is not None:
@@ -173,7 +178,6 @@ def audit(
 def _chosen(model: nn.Module | str | None, kind: str, data: AuditData, plan: dict[str, Any]) -> str:
     """The name of what predicts; ``kind`` is that of its inputs."""
     training = sorted(set(plan) - {"seed"})
-    embedded = kind != data.kind
     allowed = {"text": ["words", "network"], "image": ["network"]}.get(kind, ["trees", "linear", "network"])
     if isinstance(model, str):
         check_choice("audit", "model", model, MODELS)
@@ -186,7 +190,7 @@ def _chosen(model: nn.Module | str | None, kind: str, data: AuditData, plan: dic
     large = rows * len(data.classes) > MOST_NUMBERS or (kind != "text" and rows * data.inputs > MOST_NUMBERS)
     if model is not None or training or large:
         return "network"
-    return "linear" if embedded else allowed[0]
+    return "linear + words" if kind != data.kind else allowed[0]  # embeddings and words differ in kind
 
 
 def _keys(data: AuditData) -> list[Any]:

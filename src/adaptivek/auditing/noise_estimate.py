@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .noise_floor import NoiseRatio, noise_floor
 from .predictions import Codes, Predictions, label_probability
@@ -52,18 +53,19 @@ def estimate_noise(held_out: Predictions, labels: Codes, classes: int) -> NoiseE
     error = ((share + 1 / rows) * (1 - share) / rows) ** 0.5
     high = min(1.0, (1 + MISLED) * share + STANDARD_ERRORS * error)
     low = min(floor.low, high)
-    contradicted = confident_contradictions(held_out, labels, classes)
+    contradicted = float(confident_contradictions(held_out, labels, classes).mean())
     even = floor.high - floor.low <= WIDE and contradicted <= floor.high + FAR
     ratio = NoiseRatio(min(max(floor.ratio, contradicted, low), high), low, high)
     return NoiseEstimate(ratio, even, FLOOR if floor.ratio >= contradicted else COUNTED)
 
 
-def confident_contradictions(held_out: Predictions, labels: Codes, classes: int) -> float:
-    """Share of labels that are not the predicted class, which is as probable as usual among the rows labelled so."""
+def confident_contradictions(held_out: Predictions, labels: Codes, classes: int) -> NDArray[np.bool_]:
+    """Where the label is not the predicted class, and this is as probable as usual among the rows labelled so."""
     counts = np.maximum(np.bincount(labels, minlength=classes), 1)
     usual = np.bincount(labels, label_probability(held_out, labels), classes) / counts
     predicted = held_out.predicted()
-    return float(((predicted != labels) & (held_out.p.max(1) >= usual[predicted])).mean())
+    found: NDArray[np.bool_] = (predicted != labels) & (held_out.p.max(1) >= usual[predicted])
+    return found
 
 
 def unbounded(found: NoiseEstimate, classes: int) -> NoiseEstimate:

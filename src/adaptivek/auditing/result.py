@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .data import AuditData
+    from .predictions import Predictions
 
+LITTLE = 5e-4  #: less is shown as 0.0 %
 WIDE = 0.15  #: an interval of the noise ratio beyond which it is not known
 
 
@@ -48,7 +50,13 @@ class AuditResult:
     notes: list[str] = field(default_factory=list)  #: what the numbers rest on
     alike: NDArray[np.int64] | None = None  #: (n,) number of a row with the same content and another label; -1: none
     by_rule: bool = False  #: a few words settle the labels: nothing is known of the noise from above
+    held_out: Predictions | None = field(default=None, repr=False)  #: by models that have not seen the row
     given: AuditData | None = field(default=None, repr=False)  #: the data, for the page and the cleaned copy
+
+    @property
+    def known(self) -> bool:
+        """Whether the data say how many labels are noisy: the interval is narrow."""
+        return not self.by_rule and self.noise_ratio_high - self.noise_ratio_low <= WIDE
 
     @property
     def headline(self) -> str:
@@ -56,8 +64,9 @@ class AuditResult:
         low, high = f"{self.noise_ratio_low:.1%}", f"{self.noise_ratio_high:.1%}"
         rows, flagged = f"{len(self.row):,}", f"{self.is_issue.sum():,} rows are flagged"
         if self.by_rule:
-            return f"at least {low} of {rows} labels are noisy, and how many cannot be known; {flagged}"
-        if self.noise_ratio_high - self.noise_ratio_low > WIDE:
+            least = "" if self.noise_ratio_low < LITTLE else f", at least {low}"
+            return f"how many of {rows} labels are noisy cannot be known{least}: see below; {flagged}"
+        if not self.known:
             return f"between {low} and {high} of {rows} labels are noisy: the data say no more than that; {flagged}"
         return f"{self.noise_ratio:.1%} ({low} to {high}) of {rows} labels look noisy; {flagged}"
 

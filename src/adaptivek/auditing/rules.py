@@ -17,7 +17,7 @@ from .predictions import Codes
 
 WORDS, LEAVES = 1_000, 100  #: the most frequent words that the tree may ask about; how many answers it may have
 ROWS = 5_000  #: more would hardly change it
-NEARLY = 0.85  #: of what a model of all words learns beyond guessing
+NEARLY = 0.8  #: of what a model of all words learns beyond guessing
 LEARNED = 0.1  #: a model must predict so many labels more than by guessing; else there is nothing to compare
 
 
@@ -35,7 +35,7 @@ def follows_few_words(x: Any, labels: Codes, wrong: float, seed: int = 0) -> boo
     some = np.sort(stream(seed, "audit rules").permutation(len(labels))[:ROWS])
     labels = labels[some]
     guessing = 1 - np.bincount(labels).max() / len(labels)
-    if guessing - wrong < LEARNED or x.shape[1] < WORDS:  # of few words all models are of few words
+    if guessing - wrong < LEARNED or x.shape[1] < 3 * LEAVES:  # of few words all models are
         return False
     frequent = np.argsort(-x.getnnz(0), kind="stable")[:WORDS]
     asked = (x[some][:, frequent] > 0).astype(np.float32).tocsr()

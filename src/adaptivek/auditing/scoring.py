@@ -1,7 +1,9 @@
 """From held-out predictions to scores, flagged rows, the transition matrix and warnings.
 
-The score of a row is the probability of its label. Flagged are the rows of the lowest score, as many as the noise ratio
-says; noise per class and the matrix are counted from them. So all of these agree with each other.
+The score of a row is the probability of its label. As many rows are flagged as the noise ratio says: first those whose
+label is contradicted with the confidence that is usual in the predicted class, then the others, the lowest score first.
+By the score alone, where much of one class is labelled as another, the rest of this class would look noisier than the
+noisy rows. Noise per class and the matrix are counted from the flagged rows. So all of these agree with each other.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .duplicates import Alike
-from .noise_estimate import NoiseEstimate
+from .noise_estimate import NoiseEstimate, confident_contradictions
 from .noise_floor import NoiseRatio
 from .predictions import Codes, Floats, Predictions, best_other, label_probability, mean_prediction
 
@@ -69,7 +71,9 @@ def score_labels(
     if same is not None:  # of labels that contradict each other all but one are noisy
         share = float(same.outvoted.mean())
         ratio = NoiseRatio(*(max(share, value) for value in ratio))
-    is_issue, kept = flagged(score, labels, len(classes), round(ratio.ratio * len(labels)))
+    first = confident_contradictions(held_out, labels, len(classes))
+    first = first if same is None else first | same.outvoted
+    is_issue, kept = flagged(score, labels, len(classes), round(ratio.ratio * len(labels)), first)
     other, likely = best_other(both, labels)
     suggested = np.where(is_issue, other, labels)
     loss = -np.log(np.maximum(probability, 1e-6)).astype(np.float32)
@@ -100,13 +104,18 @@ def score_labels(
     )
 
 
-def flagged(score: Floats, labels: Codes, classes: int, number: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """The rows of the lowest score, but of no class nearly all; and of which classes some were kept for that."""
+def flagged(
+    score: Floats, labels: Codes, classes: int, number: int, first: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """So many rows, these first and the lowest score first, but of no class nearly all.
+
+    The second answer is of which classes some were kept for that.
+    """
     counts = np.bincount(labels, minlength=classes)
     most = np.maximum(0, counts - np.maximum(np.ceil(KEPT * counts), FEWEST_KEPT).astype(np.int64))
-    order = np.argsort(score, kind="stable")
+    order = np.lexsort((score, ~first))
     by_class = order[np.argsort(labels[order], kind="stable")]
-    rank = np.empty(len(labels), np.int64)  # of a row among those of its label, the lowest score first
+    rank = np.empty(len(labels), np.int64)  # of a row among those of its label
     rank[by_class] = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
     allowed = rank < most[labels]
     found = np.zeros(len(labels), bool)
