@@ -113,7 +113,7 @@ def test_as_a_command(tmp_path, capsys):
     path = tmp_path / "votes.csv"
     pd.DataFrame(lines, columns=["number", "text", "who", "label"]).to_csv(path, index=False)
     out = tmp_path / "out"
-    arguments = ["--label", "label", "--annotator", "who", "--item", "number", "--device", "cpu", "--epochs", "6"]
+    arguments = ["--label", "label", "--annotator", "who", "--item", "number", "--device", "cpu"]
     main(["audit", str(path), *arguments, "--out", str(out)])
     said = " ".join(capsys.readouterr().out.split())
     assert "annotators: 3; error rates from" in said

@@ -19,7 +19,17 @@ from adaptivek.auditing.training import Run
 from adaptivek.cli import main
 
 NASTY = "=1+cmd()"
-COLUMNS = ("row", "label", "suggested_label", "score", "is_issue", "other_label", "other_probability", "skipped")
+COLUMNS = (
+    "row",
+    "label",
+    "suggested_label",
+    "score",
+    "is_issue",
+    "other_label",
+    "other_probability",
+    "alike",
+    "skipped",
+)
 
 
 def texts(rows: int = 160) -> pd.DataFrame:
@@ -192,7 +202,7 @@ def test_stopped_it_promises_to_go_on_only_from_what_is_there(tmp_path, monkeypa
         real(self, step)
 
     arguments = ["audit", str(tmp_path / "reviews.csv"), "--label", "sentiment", "--device", "cpu"]
-    arguments += ["--out", str(tmp_path / "out")]
+    arguments += ["--model", "network", "--out", str(tmp_path / "out")]
     with monkeypatch.context() as patch:
         patch.setattr(Run, "epoch", epoch)
         with pytest.raises(SystemExit) as stopped:

@@ -83,7 +83,7 @@ def test_noisy_labels_are_found_and_the_rest_is_as_with_texts(encoder, tmp_path)
     assert result.skipped == [(3, "empty text")]
     assert result.warnings == []
     assert result.settings["encoder"] == str(encoder)
-    assert (result.settings["kind"], result.settings["network"]) == ("text", "mlp")
+    assert (result.settings["kind"], result.settings["model"]) == ("text", "linear + words")
     assert texts[4] in (tmp_path / "report.html").read_text()
     assert len(pd.read_csv(tmp_path / "clean.csv")) == 600 - result.is_issue.sum()
 

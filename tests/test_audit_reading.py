@@ -135,7 +135,7 @@ def test_columns_beside_the_text_help():
     noisy = rng.random(400) < 0.15
     texts = [" ".join(rng.choice(["a", "film", "in", "town", "it", "was"], 6)) + f" n{row}" for row in range(400)]
     frame = pd.DataFrame({"review": texts, "price": true + 0.2 * rng.standard_normal(400)})
-    found = adaptivek.audit(frame, np.where(noisy, 1 - true, true), device="cpu", epochs=12)
+    found = adaptivek.audit(frame, np.where(noisy, 1 - true, true), device="cpu")
     assert (found.score[noisy] < np.quantile(found.score, 0.2)).mean() > 0.9
 
 

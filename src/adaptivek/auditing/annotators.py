@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..support.labels import is_missing
 from .labels import plain_label
+from .noise_floor import NoiseRatio
 from .predictions import Codes, Predictions
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ Floats = NDArray[np.float64]
 PRIOR = 4.0  #: labels' worth, in each line of its matrix, by which an annotator is drawn towards all
 ITERATIONS, CONVERGED = 200, 1e-6
 LEAST = 1e-6  #: probability of a label that an annotator has never given
+ASSUMPTION = (
+    "The ratio is that of the labels on which annotators agree, by their votes and the model together; it assumes that "
+    "they err independently of each other."
+)
 LEAST_CLASS = 1e-4  #: of a class that a network rules out: it may err
 
 
@@ -134,22 +139,42 @@ def with_network(votes: Votes, confusion: Floats, held_out: Predictions, items: 
     return _normalised(np.log(np.maximum(p, LEAST_CLASS)) + log_likelihood(votes, confusion, items))
 
 
-def scores_with_votes(scores: Scores, labels: Codes, posterior: Floats, trusted: NDArray[np.bool_] | None) -> Scores:
-    """The same number of rows flagged, by what annotators and network say together."""
-    places = np.arange(len(labels))
+def scores_with_votes(
+    scores: Scores, labels: Codes, posterior: Floats, alone: Floats, trusted: NDArray[np.bool_] | None
+) -> Scores:
+    """Scores, flagged rows and ratio by what annotators and model say together.
+
+    Args:
+        scores: by the model.
+        labels: what the annotators say together.
+        posterior: (n, K) how likely each class is by annotators and model.
+        alone: the same by the annotators alone.
+        trusted: (n,) rows whose label is known to be clean.
+    """
+    from .scoring import transition
+
+    places, classes = np.arange(len(labels)), posterior.shape[1]
     score, rest = posterior[places, labels], posterior.copy()
     rest[places, labels] = -1
     other, likely = rest.argmax(1), rest.max(1)
+    doubt = 1 - alone[places, labels]
     if trusted is not None:
-        score, likely = np.where(trusted, 1, score), np.where(trusted, 0, likely)
-    is_issue = np.zeros(len(labels), bool)
-    is_issue[np.argsort(score, kind="stable")[: int(scores.is_issue.sum())]] = True
+        score, likely, doubt = (np.where(trusted, value, of) for value, of in ((1, score), (0, likely), (0, doubt)))
+    is_issue = likely > score
+    suggested = np.where(is_issue, other, labels)
+    both = [float(1 - score.mean()), float(doubt.mean())]
+    error = 2 * (max(both) * (1 - max(both)) / len(labels)) ** 0.5
     return scores._replace(
         score=score.astype(np.float32),
         is_issue=is_issue,
-        suggested=np.where(is_issue, other, labels),
+        suggested=suggested,
         other=other,
         other_probability=likely.astype(np.float32),
+        loss_cut=float(np.quantile(scores.loss, 1 - is_issue.mean())) if is_issue.any() else float("nan"),
+        transition=transition(labels, suggested, classes),
+        noise_per_class=np.bincount(labels, is_issue, classes) / np.maximum(np.bincount(labels, minlength=classes), 1),
+        ratio=NoiseRatio(both[0], max(0.0, min(both) - error), min(1.0, max(both) + error)),
+        notes=[ASSUMPTION],
     )
 
 

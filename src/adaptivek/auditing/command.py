@@ -32,9 +32,10 @@ def audit(
     decisions: Path | None = None,
     export: Literal["label-studio", "argilla", "fiftyone"] | None = None,
     encoder: str | None = None,
+    model: Literal["words", "trees", "linear", "network"] | None = None,
     features: Path | None = None,
     labels: Path | None = None,
-    method: str = "auto",
+    method: str | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
@@ -44,9 +45,9 @@ def audit(
 ) -> None:
     """Find noisy labels in your data: how many, which rows, and what they should be.
 
-    Trains once, and scores every row by a network that has not seen it. DIR gets summary.json (the noise ratio with its
-    interval), issues.csv (every row with its score), clean.csv (or .tsv, .jsonl, .parquet: the data without the flagged
-    rows) and report.html. After Ctrl-C, the same command with --resume goes on.
+    Scores every row by a model that has not seen it: in seconds for texts and tables, by a network for images. DIR gets
+    summary.json (the noise ratio with its interval), issues.csv (every row with its score), clean.csv (or .tsv, .jsonl,
+    .parquet: the data without the flagged rows) and report.html. After Ctrl-C, the same command with --resume goes on.
 
     Args:
         source: a .csv, .tsv, .jsonl or .parquet file, a folder with a folder of images for each class, or
@@ -61,12 +62,14 @@ def audit(
         decisions: the CSV that the page of an earlier audit of this data has made: a next round
         export: also write the flagged rows for a labelling tool
         encoder: a sentence encoder for the texts: its folder, or its name on the Hub; needs sentence-transformers
+        model: what predicts: words (texts), trees (tables, features), linear (features, embeddings) or network; by
+            default what suits the data
         features: a .npy file of numbers (rows, columns), in place of SOURCE; needs --labels
         labels: a .npy file with a label for each row, or a text file with one a line
-        method: how to train on noisy labels: see `adaptivek methods`
-        epochs: how long to train
-        batch_size: rows in a step
-        learning_rate: highest learning rate
+        method: of a network: how to train on noisy labels, see `adaptivek methods`
+        epochs: of a network: how long to train
+        batch_size: of a network: rows in a step
+        learning_rate: of a network: the highest
         seed: decides all that is random
         device: where to train: auto, cpu, cuda
         resume: go on from where a run in DIR was stopped
@@ -110,6 +113,7 @@ def audit(
                 annotator=annotator,
                 item=item,
                 decisions=decisions,
+                model=model,
                 encoder=encoder,
                 folder=folder,
                 resume=resume,
@@ -133,11 +137,7 @@ def audit(
 
 def _show(result: AuditResult) -> None:
     """Print the result. Names come from the data: shown as plain text, never as markup."""
-    percent = f"{result.noise_ratio:.1%} ({result.noise_ratio_low:.1%} to {result.noise_ratio_high:.1%})"
-    out.print(
-        f"{percent} of {len(result.row):,} labels look noisy; {result.is_issue.sum():,} rows are flagged",
-        highlight=False,
-    )
+    out.print(result.headline, highlight=False)
     pairs = np.stack([result.label, result.suggested_label], 1)[result.is_issue]
     if len(pairs):
         table = Table("observed", "suggested", "rows")
@@ -148,6 +148,8 @@ def _show(result: AuditResult) -> None:
         out.print(table)
     for line in [*_read(result), *_annotators(result)]:
         out.print(line, highlight=False, markup=False, soft_wrap=True)
+    for note in result.notes:
+        out.print(note, highlight=False, markup=False)
     for warning in result.warnings:
         out.print(warning, style="yellow", highlight=False, markup=False)
 

@@ -15,7 +15,17 @@ from .data import Rows
 if TYPE_CHECKING:
     from .result import AuditResult
 
-COLUMNS = ("row", "label", "suggested_label", "score", "is_issue", "other_label", "other_probability", "skipped")
+COLUMNS = (
+    "row",
+    "label",
+    "suggested_label",
+    "score",
+    "is_issue",
+    "other_label",
+    "other_probability",
+    "alike",
+    "skipped",
+)
 
 
 def write_issues(path: Path, result: AuditResult) -> None:
@@ -84,6 +94,7 @@ def _scored(result: AuditResult) -> Iterator[dict[str, Any]]:
             "is_issue": bool(result.is_issue[place]),
             "other_label": names[result.other_label[place]],
             "other_probability": f"{result.other_probability[place]:.6f}",
+            "alike": "" if result.alike is None or result.alike[place] < 0 else int(result.alike[place]),
             "trusted": "" if trusted is None else bool(trusted[place]),
         }
 

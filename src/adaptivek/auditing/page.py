@@ -121,6 +121,9 @@ def reading(result: AuditResult) -> list[str]:
         ]
     frequency = f"about one label in {1 / ratio:.0f}" if 0.001 <= ratio <= 0.34 else f"about {percent(ratio)} of labels"
     said = [f"{frequency.capitalize()} looks noisy." if "one" in frequency else f"{frequency.capitalize()} look noisy."]
+    if not result.known:
+        said = [f"{result.headline[:1].upper()}{result.headline[1:]}."]
+    said += [plain(note) for note in result.notes]
     sizes = np.bincount(result.label, minlength=len(result.classes))
     noise = np.where(sizes >= FEW, np.nan_to_num(result.noise_per_class), 0.0)
     worst = int(noise.argmax())

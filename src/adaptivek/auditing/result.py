@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .data import AuditData
+    from .predictions import Predictions
+
+LITTLE = 5e-4  #: less is shown as 0.0 %
+WIDE = 0.15  #: an interval of the noise ratio beyond which it is not known
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +43,33 @@ class AuditResult:
     noise_ratio: float
     noise_ratio_low: float
     noise_ratio_high: float
-    accuracy: float  #: how often the network that has not seen a row agrees with its label
+    accuracy: float  #: how often the prediction of a model that has not seen a row is its label
     warnings: list[str]  #: empty if the audit is to be trusted
     skipped: list[tuple[int, str]]  #: rows that could not be read, and why
     seconds: float
     settings: dict[str, Any]
+    notes: list[str] = field(default_factory=list)  #: what the numbers rest on
+    alike: NDArray[np.int64] | None = None  #: (n,) number of a row with the same content and another label; -1: none
+    by_rule: bool = False  #: a few words settle the labels: nothing is known of the noise from above
+    held_out: Predictions | None = field(default=None, repr=False)  #: by models that have not seen the row
     given: AuditData | None = field(default=None, repr=False)  #: the data, for the page and the cleaned copy
+
+    @property
+    def known(self) -> bool:
+        """Whether the data say how many labels are noisy: the interval is narrow."""
+        return not self.by_rule and self.noise_ratio_high - self.noise_ratio_low <= WIDE
+
+    @property
+    def headline(self) -> str:
+        """The noise ratio in a line, or that it cannot be known."""
+        low, high = f"{self.noise_ratio_low:.1%}", f"{self.noise_ratio_high:.1%}"
+        rows, flagged = f"{len(self.row):,}", f"{self.is_issue.sum():,} rows are flagged"
+        if self.by_rule:
+            least = "" if self.noise_ratio_low < LITTLE else f", at least {low}"
+            return f"how many of {rows} labels are noisy cannot be known{least}: see below; {flagged}"
+        if not self.known:
+            return f"between {low} and {high} of {rows} labels are noisy: the data say no more than that; {flagged}"
+        return f"{self.noise_ratio:.1%} ({low} to {high}) of {rows} labels look noisy; {flagged}"
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -53,6 +78,7 @@ class AuditResult:
         return {
             "n_rows": len(self.row),
             "n_classes": len(self.classes),
+            "headline": self.headline,
             "noise_ratio": round(self.noise_ratio, 6),
             "noise_ratio_low": round(self.noise_ratio_low, 6),
             "noise_ratio_high": round(self.noise_ratio_high, 6),
@@ -61,6 +87,9 @@ class AuditResult:
             "skipped": [{"row": row} | self._file(row) | {"reason": reason} for row, reason in self.skipped],
             "accuracy": round(self.accuracy, 6),
             "warnings": self.warnings,
+            "notes": self.notes,
+            "by_rule": self.by_rule,
+            "n_alike": 0 if self.alike is None else int((self.alike >= 0).sum()),
             "seconds": round(self.seconds, 2),
             "classes": self.classes,
             "noise_per_class": [{"class": name, "noise": round(noise, 6)} for name, noise in names],

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ..support.streams import stream
 from .noise_floor import NoiseRatio
-from .predictions import Codes, Predictions
+from .predictions import Codes, Predictions, label_probability
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -42,6 +42,10 @@ SPREAD = 2.0  #: of the offsets, before there are decisions
 MOST_ROWS = 20_000  #: over which the mean of a curve is taken
 
 
+FROM_TRUSTED = "The ratio compares the errors on trusted rows with the labels that disagree elsewhere."
+FROM_DECISIONS = "The ratio is that of the labels as they are now, from what was decided on rows of similar scores."
+
+
 class Known(NamedTuple):
     """What is known of the labels beforehand."""
 
@@ -50,19 +54,40 @@ class Known(NamedTuple):
     decided: Mask | None = None  #: (n,) on which
 
     @property
+    def tells(self) -> bool:
+        """Whether there is enough of it to say how much is noisy."""
+        decided = 0 if self.decided is None else self.decided.sum()
+        return bool(self.drawn.sum() >= FEW_TRUSTED or decided >= FEW_DECISIONS)
+
+    @property
     def drawn(self) -> Mask:
         """Trusted rows that were not picked by an audit."""
         return self.trusted if self.decided is None else self.trusted & ~self.decided
 
 
-class FromTrusted(NamedTuple):
+class Told(NamedTuple):
+    """What is known says this of the noise."""
+
     ratio: NoiseRatio
-    warning: str  #: empty if there is no reason for one
+    assumption: str  #: what it rests on
+    warning: str = ""  #: empty if there is no reason for one
 
 
-def ratio_from_trusted(
-    held_out: Predictions, labels: Codes, known: Known, classes: int, seed: int = 0
-) -> FromTrusted | None:
+def ratio_from_known(
+    held_out: Predictions, labels: Codes, known: Known, ratio: NoiseRatio, classes: int, seed: int = 0
+) -> Told | None:
+    """From trusted rows, then from decisions; None if there are too few of both."""
+    told = ratio_from_trusted(held_out, labels, known, classes, seed)
+    if known.before is None or known.decided is None or known.decided.sum() < FEW_DECISIONS:
+        return told
+    start = ratio if told is None else told.ratio
+    before = 1 - label_probability(held_out, known.before)
+    return Told(
+        ratio_from_decisions(before, known, labels, start, seed), FROM_DECISIONS, "" if told is None else told.warning
+    )
+
+
+def ratio_from_trusted(held_out: Predictions, labels: Codes, known: Known, classes: int, seed: int = 0) -> Told | None:
     """Of all rows; None if too few are trusted."""
     drawn, others = known.drawn, ~known.trusted
     if drawn.sum() < FEW_TRUSTED or not others.any():
@@ -79,13 +104,13 @@ def ratio_from_trusted(
             f"learned noise that follows the inputs. Of the noise ratio no more is known than its interval."
         )
         found = NoiseRatio(share * (e - d), share * max(0.0, float(low)), share * high)
-        return FromTrusted(found, warning if low > 0 else "")
+        return Told(found, FROM_TRUSTED, warning if low > 0 else "")
     low, high = (
         np.quantile(_noise(many_d, many_e, least, 1), 0.025),
         np.quantile(_noise(many_d, many_e, 1, MORE), 0.975),
     )
     middle = float(_noise(np.array(d), np.array(e), (least + 1) / 2, (1 + MORE) / 2))
-    return FromTrusted(NoiseRatio(*(share * float(value) for value in (np.clip(middle, low, high), low, high))), "")
+    return Told(NoiseRatio(*(share * float(value) for value in (np.clip(middle, low, high), low, high))), FROM_TRUSTED)
 
 
 def _noise(d: Floats, e: Floats, meets: float, more: float) -> Floats:
