@@ -132,7 +132,7 @@ def audit(
         held_out, in_sample = (Predictions(*of.tables()) for of in (run.dynamics.held_out, run.dynamics.in_sample))
         found = _Predicted(held_out, settings, in_sample, run.noise)
     else:
-        x = None if name == "words" else loaded.fetch(np.arange(len(loaded.labels))).flatten(1).numpy()
+        x = None if name == "words" else _numbers(loaded, kind)
         pool = [
             (each, words if part == "words" else x)
             for part in name.split(" + ")
@@ -222,7 +222,16 @@ def _chosen(model: nn.Module | str | None, kind: str, data: AuditData, plan: dic
     large = rows * len(data.classes) > MOST_NUMBERS or (kind != "text" and rows * data.inputs > MOST_NUMBERS)
     if model is not None or training or large:
         return "network"
-    return "linear + words" if kind != data.kind else allowed[0]  # embeddings and words differ in kind
+    if kind == data.kind:
+        return "trees + words" if data.beside is not None else allowed[0]  # columns beside texts
+    return "linear + words"  # embeddings and words differ in kind
+
+
+def _numbers(data: AuditData, kind: str) -> Any:
+    """All inputs that are numbers: of a table with texts, the columns beside these."""
+    if kind == "text" and data.beside is not None:
+        return data.beside[1].numpy()
+    return data.fetch(np.arange(len(data.labels))).flatten(1).numpy()
 
 
 def _keys(data: AuditData) -> list[Any]:
