@@ -31,6 +31,7 @@ from .trusted import Known
 
 CHECKPOINT = "checkpoint.pt"
 MOST_NUMBERS = 100_000_000  #: of all predictions, or of all inputs; beyond, a network that never holds them all
+MOST_COMPARED = 50_000  #: images or features that are read once more to see which are alike
 ADVICE = " A sentence encoder may help: encoder=..., or --encoder."  #: where nothing is learned from texts
 
 RULE = (
@@ -113,33 +114,21 @@ def audit(
     words = word_features(loaded.content) if loaded.kind == "text" else None
     if name == "network":
         chosen = dataclasses.replace(suited(PLANS[kind], len(loaded.labels)), **plan)
+        own = model if isinstance(model, nn.Module) else None
+        make = maker(kind, loaded.inputs, len(loaded.classes), own)
         run = Run(
             loaded.fetch,
             loaded.labels,
             len(loaded.classes),
-            maker(kind, loaded.inputs, len(loaded.classes), model if isinstance(model, nn.Module) else None),
+            make,
             chosen,
             str(where),
             None if encoder is None else str(encoder),
         )
         _train(run, None if folder is None else Path(folder), resume, progress)
-        settings = dataclasses.asdict(chosen) | {
-            "method": chosen.chosen(len(loaded.labels), len(loaded.classes)),
-            "network": type(model).__name__ if isinstance(model, nn.Module) else NETWORKS[kind].__name__,
-            "device": str(where),
-            "threads": run.threads,
-        }
-        held_out, in_sample = (Predictions(*of.tables()) for of in (run.dynamics.held_out, run.dynamics.in_sample))
-        found = _Predicted(held_out, settings, in_sample, run.noise)
+        found = _of_run(run, NETWORKS[kind].__name__ if own is None else type(own).__name__)
     else:
-        x = None if name == "words" else _numbers(loaded, kind)
-        pool = [
-            (each, words if part == "words" else x)
-            for part in name.split(" + ")
-            for each in models(part, len(loaded.labels), seed)
-        ]
-        p = predict(pool, loaded.labels, len(loaded.classes), seed, progress)
-        found = _Predicted(Predictions(p, None), {"seed": seed, "device": "cpu", "threads": 0})
+        found = _of_pool(name, loaded, words, seed, progress)
     held_out = found.held_out
     noise = found.noise or estimate_noise(held_out, loaded.labels, len(loaded.classes))
     wrong = float((held_out.predicted() != loaded.labels).mean())
@@ -227,18 +216,40 @@ def _chosen(model: nn.Module | str | None, kind: str, data: AuditData, plan: dic
     return "linear + words"  # embeddings and words differ in kind
 
 
-def _numbers(data: AuditData, kind: str) -> Any:
-    """All inputs that are numbers: of a table with texts, the columns beside these."""
-    if kind == "text" and data.beside is not None:
-        return data.beside[1].numpy()
-    return data.fetch(np.arange(len(data.labels))).flatten(1).numpy()
+def _of_run(run: Run, network: str) -> _Predicted:
+    """What the networks of a run predict."""
+    tables = run.dynamics
+    settings = dataclasses.asdict(run.plan) | {
+        "method": run.plan.chosen(len(run.labels), run.classes),
+        "network": network,
+        "device": str(run.device),
+        "threads": run.threads,
+    }
+    held_out, in_sample = (Predictions(*of.tables()) for of in (tables.held_out, tables.in_sample))
+    return _Predicted(held_out, settings, in_sample, run.noise)
+
+
+def _of_pool(name: str, data: AuditData, words: Any, seed: int, progress: Progress | None) -> _Predicted:
+    """What pooled models predict, from features, words or both."""
+    x = None
+    if name == "trees + words" and data.beside is not None:  # the columns beside the texts
+        x = data.beside[1].numpy()
+    elif name != "words":
+        x = data.fetch(np.arange(len(data.labels))).flatten(1).numpy()
+    pool = [
+        (model, words if part == "words" else x)
+        for part in name.split(" + ")
+        for model in models(part, len(data.labels), seed)
+    ]
+    p = predict(pool, data.labels, len(data.classes), seed, progress)
+    return _Predicted(Predictions(p, None), {"seed": seed, "device": "cpu", "threads": 0})
 
 
 def _keys(data: AuditData) -> list[Any]:
     """What is the same for rows that are alike; None where that says nothing."""
     if data.kind == "text":
         return text_keys(data.content)
-    if data.kind == "table":  # of few columns rows are alike by chance
+    if data.kind == "table" or len(data.labels) > MOST_COMPARED:  # of few columns rows are alike by chance
         return [None] * len(data.labels)
     parts = np.array_split(np.arange(len(data.labels)), max(1, len(data.labels) // 1_000))
     return [key for part in parts for key in number_keys(data.fetch(part).numpy())]
