@@ -365,6 +365,18 @@ def test_files_are_named_and_earlier_decisions_go_on(browser, tmp_path):
     assert browser.complaints == []
 
 
+def test_rows_with_the_same_content_and_another_label_have_a_mark(browser, tmp_path):
+    observed, suggested, scores, texts = (list(column) for column in zip(*ROWS, strict=True))
+    alike = np.array([-1, -1, -1, -1, -1, -1, 7, 6])
+    path = tmp_path / "report.html"
+    write_page(path, audit(observed, suggested, scores, ANIMALS, alike=alike), Shown("text", texts), "animals.csv")
+    browser.open(path)
+    marks = "[...document.querySelectorAll('.alike')].map((mark) => mark.textContent)"
+    assert browser.evaluate(marks) == ["same content as row 6", "same content as row 7"]
+    assert "same content, other label" in browser.evaluate("detail.innerText")
+    assert browser.complaints == []
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_tables_and_pictures_fit_the_window(browser, tmp_path, width):
     classes = [f"class number {number}" for number in range(10)]

@@ -26,6 +26,7 @@ function drawDetail() {
   for (const [name, value] of [["observed", bdi(names[data.label[i]])],
     ["suggested", suggests ? bdi(names[data.suggested[i]]) : "–"], ["most likely besides", other],
     ["score", element("span", "", score(i))], ["loss", element("span", "", number(data.loss[i]))],
+    ...(data.alike && data.alike[i] >= 0 ? [["same content, other label", `row ${data.alike[i]}`]] : []),
     ...(data.file ? [["file", bdi(data.file[i])]] : [])]) {
     const line = element("div"), right = element("dd");
     right.append(value);

@@ -87,6 +87,8 @@ def embed(result: AuditResult, shown: Shown) -> Embedded:
     place = {int(index): number for number, index in enumerate(kept)}
     if given is not None and given.files is not None:
         columns["file"] = [str(given.files[row])[:CELL] for row in columns["row"]]
+    if result.alike is not None and (result.alike >= 0).any():
+        columns["alike"] = result.alike[kept].tolist()
     if given is not None and given.trusted is not None:
         columns["trusted"] = given.trusted[kept].astype(int).tolist()
     if reviewed is not None:  # a decision is KEEP or the class to fix to, as in decisions.js

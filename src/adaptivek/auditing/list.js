@@ -34,6 +34,7 @@ function labels(i) {
   const value = decided.get(i);
   const target = decisionOf(i) === "fix" ? value : data.suggested[i];
   if (target !== data.label[i]) line.append(element("i", "arrow", "→"), bdi(names[target], "suggested"));
+  if (data.alike && data.alike[i] >= 0) line.append(element("small", "alike", `same content as row ${data.alike[i]}`));
   return line;
 }
 
