@@ -17,8 +17,8 @@ import pyarrow.parquet as parquet
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from adaptivek.auditing.noise_estimate import estimate_noise
 from adaptivek.auditing.predictions import Predictions, label_probability, mean_prediction
-from adaptivek.auditing.scoring import score_labels
 from adaptivek.auditing.training import Plan, Run
 from adaptivek.experiments.data import load
 from adaptivek.networks import make_model
@@ -64,11 +64,10 @@ def main() -> None:
 
 
 def report(run: Run, labels: np.ndarray, clean: np.ndarray, seconds: float) -> None:
-    seen, noisy = run.dynamics, labels != clean
-    scores = score_labels(seen, labels, [str(k) for k in range(10)], noise=run.noise)
-    held_out, in_sample = Predictions(*seen.held_out.tables()), Predictions(*seen.in_sample.tables())
+    noisy = labels != clean
+    held_out, in_sample = (Predictions(*of.tables()) for of in (run.dynamics.held_out, run.dynamics.in_sample))
+    noise = run.noise or estimate_noise(held_out, labels, 10)
     found = {
-        "posterior": scores.score,
         "held_out": label_probability(held_out, labels),
         "in_sample": label_probability(in_sample, labels),
         "both": label_probability(mean_prediction(held_out, in_sample), labels),
@@ -76,8 +75,7 @@ def report(run: Run, labels: np.ndarray, clean: np.ndarray, seconds: float) -> N
     line = {
         "seconds": round(seconds),
         "true": float(noisy.mean()),
-        **scores.ratio._asdict(),
-        "symmetric": scores.model.symmetric,
+        **noise.ratio._asdict(),
         "accuracy_held_out": float((held_out.p.argmax(1) == clean).mean()),
         "accuracy_in_sample": float((in_sample.p.argmax(1) == clean).mean()),
     }

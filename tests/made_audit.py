@@ -41,6 +41,8 @@ def audit(
     values: dict[str, object] = {
         "row": np.arange(len(observed)),
         "is_issue": scores < flagged,
+        "other_label": np.where(found == observed, (observed + 1) % number, found),
+        "other_probability": 1 - scores,
         "loss": -np.log(np.clip(scores, 1e-3, 1)),
         "loss_cut": 0.7,
         "transition": np.full((number, number), 1 / number),

@@ -152,7 +152,7 @@ def test_all_kinds_of_data_give_the_same_scores_once_they_are_scaled_the_same():
             (table, "label"),
             (columns, names),
             (HubDataset.from_pandas(table), "label"),
-            (TensorDataset(encode_table(columns)[0], y), None),
+            (TensorDataset(encode_table(columns), y), None),
         ],
     ]
     for kinds in alike:

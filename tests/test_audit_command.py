@@ -19,6 +19,17 @@ from adaptivek.auditing.training import Run
 from adaptivek.cli import main
 
 NASTY = "=1+cmd()"
+COLUMNS = (
+    "row",
+    "label",
+    "suggested_label",
+    "score",
+    "is_issue",
+    "other_label",
+    "other_probability",
+    "alike",
+    "skipped",
+)
 
 
 def texts(rows: int = 160) -> pd.DataFrame:
@@ -54,10 +65,14 @@ def test_a_csv_of_texts(tmp_path, capsys):
     assert summary["skipped"] == [{"row": 3, "reason": "empty text"}]
     assert summary["noise_ratio_low"] <= summary["noise_ratio"] <= summary["noise_ratio_high"]
     assert summary["settings"]["text"] == "review"
-    assert list(lines[0]) == ["row", "label", "suggested_label", "score", "is_issue"]
+    assert list(lines[0]) == [*COLUMNS]
     flagged = {int(line["row"]) for line in lines if line["is_issue"] == "True"}
     assert len(flagged) == summary["n_flagged"]
-    assert len(lines) == 159
+    assert [int(line["row"]) for line in lines] == list(range(160))  # a join by position is right
+    assert lines[3] == dict.fromkeys(COLUMNS, "") | {"row": "3", "is_issue": "False", "skipped": "empty text"}
+    for line in lines[:3]:
+        assert line["other_label"] == {"yes": "no", "no": "yes"}[line["label"]]
+        assert float(line["score"]) + float(line["other_probability"]) == pytest.approx(1, abs=1e-4)
     assert "film" not in (out / "issues.csv").read_text()
     before, after = (
         pd.read_csv(path, dtype=str, keep_default_na=False) for path in (tmp_path / "reviews.csv", out / "clean.csv")
@@ -92,10 +107,16 @@ def test_a_folder_of_images_with_some_that_are_none(tmp_path):
     (tmp_path / "photos/dark/04.png").write_bytes((tmp_path / "photos/dark/05.png").read_bytes()[:60])
     out, summary, lines = audited(tmp_path / "photos", "--epochs", "3", tmp_path)
     assert summary["n_skipped"] == 2
-    assert summary["skipped"][0] == {"row": 15, "reason": "not an image that can be read"}
+    assert summary["skipped"][0] == {"row": 15, "file": "dark/03.png", "reason": "not an image that can be read"}
     assert summary["classes"] == [NASTY, "dark"]
-    assert {line["label"] for line in lines} == {f"'{NASTY}", "dark"}  # no spreadsheet takes it for a formula
-    assert (out / "clean.csv").read_text().startswith("file,label\n")
+    assert {line["label"] for line in lines} == {f"'{NASTY}", "dark", ""}  # no spreadsheet takes it for a formula
+    assert [line["file"] for line in lines[12:]] == [f"dark/{number:02d}.png" for number in range(12)]
+    assert lines[15]["skipped"] == "not an image that can be read"
+    left = pd.read_csv(out / "clean.csv")
+    assert left["file"].tolist() == [
+        line["file"].removeprefix("'") for line in lines if line["is_issue"] == "False" and not line["skipped"]
+    ]
+    assert "<bdi>dark/03.png</bdi>: not an image" in (out / "report.html").read_text()
 
 
 def test_features_from_files_and_a_folder_in_use(tmp_path, capsys):
@@ -181,7 +202,7 @@ def test_stopped_it_promises_to_go_on_only_from_what_is_there(tmp_path, monkeypa
         real(self, step)
 
     arguments = ["audit", str(tmp_path / "reviews.csv"), "--label", "sentiment", "--device", "cpu"]
-    arguments += ["--out", str(tmp_path / "out")]
+    arguments += ["--model", "network", "--out", str(tmp_path / "out")]
     with monkeypatch.context() as patch:
         patch.setattr(Run, "epoch", epoch)
         with pytest.raises(SystemExit) as stopped:

@@ -132,8 +132,9 @@ def test_no_tag_of_the_data_is_in_the_page(tmp_path):
 def test_the_page_says_the_numbers():
     text = page(rows(1_000, skipped=[(7, "not an image")] * 1_001), Shown("features"), "my data")
     parts = (
-        "20.0 %", "between 15.0 % and 26.0 %", "<b>500</b> of 1,000", "3 min 20 s", "and 1 more", "row 7: not an image",
-        "About one label in 5 looks noisy", "“yes” labelled as “no” (500 flagged)",
+        "20.0 %", "between 15.0 % and 26.0 %", "<b>500</b> of 1,000", "3 min 20 s", "and 1 more",
+        "<bdi>row 7</bdi>: not an image",
+        "About one label in 5 looks noisy", "observed “no”, suggested “yes” (500 flagged)",
     )  # fmt: skip
     for part in parts:
         assert part in text

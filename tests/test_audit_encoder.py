@@ -68,7 +68,7 @@ def test_inputs_are_the_embeddings_of_the_library_scaled(library, encoder, monke
     texts[7] = "..."
     monkeypatch.setattr(text_embeddings, "AT_ONCE", 20)
     told: list[tuple[int, int]] = []
-    data = text_embeddings.embed_texts(load(texts, labels, None), encoder, "cpu", lambda *n: told.append(n))
+    data = text_embeddings.embed_texts(load(texts, labels), encoder, "cpu", lambda *n: told.append(n))
     expected = library.SentenceTransformer(str(encoder), device="cpu").encode(texts[:7] + texts[8:])
     assert told == [(20, 49), (40, 49), (49, 49)]
     assert data.inputs == 32
@@ -83,7 +83,7 @@ def test_noisy_labels_are_found_and_the_rest_is_as_with_texts(encoder, tmp_path)
     assert result.skipped == [(3, "empty text")]
     assert result.warnings == []
     assert result.settings["encoder"] == str(encoder)
-    assert (result.settings["kind"], result.settings["network"]) == ("text", "mlp")
+    assert (result.settings["kind"], result.settings["model"]) == ("text", "linear + words")
     assert texts[4] in (tmp_path / "report.html").read_text()
     assert len(pd.read_csv(tmp_path / "clean.csv")) == 600 - result.is_issue.sum()
 

@@ -1,4 +1,4 @@
-"""The audit's estimates, the noise floor, the transition matrix and the score, against data whose noise is known."""
+"""The audit's estimates, the noise floor and the transition matrix, against data whose noise is known."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from adaptivek.auditing.noise_floor import noise_floor
-from adaptivek.auditing.predictions import Predictions, mean_prediction
-from adaptivek.auditing.transition import NoiseModel, fit, posterior
+from adaptivek.auditing.predictions import Predictions
+from adaptivek.auditing.transition import fit
 
 
 def drawn(
@@ -86,18 +86,3 @@ def test_a_network_that_favours_a_class_is_not_taken_for_noise():
     assert found.symmetric
     assert found.class_weights[1] / found.class_weights[0] == pytest.approx(4, rel=0.2)
     np.testing.assert_allclose(found.transition, [[0.8, 0.2], [0.2, 0.8]], atol=0.03)
-
-
-def test_the_score_is_bayes_rule_and_the_highest_few_give_the_same():
-    p = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
-    transition = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.5, 0.5]])
-    labels = np.array([1, 1])
-    known = NoiseModel(transition, 1.0, False, np.ones(3))
-    clean, other = posterior(Predictions(p, None), labels, known)
-    by_hand = [0.2 * 0.7 / (0.7 * 0.1 + 0.2 * 0.7 + 0.1 * 0.5), 0.1 * 0.7 / (0.1 * 0.1 + 0.1 * 0.7 + 0.8 * 0.5)]
-    np.testing.assert_allclose(clean, by_hand, rtol=1e-5)
-    assert other.tolist() == [0, 2]
-    order = np.array([[2, 0, 1], [1, 2, 0]])
-    few = Predictions(np.take_along_axis(p, order, 1), order)
-    np.testing.assert_allclose(posterior(few, labels, known).clean, by_hand, rtol=1e-5)
-    np.testing.assert_allclose(mean_prediction(few, few).p.sum(1), 1)

@@ -9,11 +9,16 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
+from adaptivek.auditing.annotators import dawid_skene
+from adaptivek.auditing.decisions import Decision, read_decisions, with_decisions
 from adaptivek.auditing.page import Shown, write_page
+from adaptivek.auditing.sources import load
 
 from .browser import Browser, find
 from .made_audit import CLASSES, HOSTILE, SCRIPT, audit, hostile, picture
+from .test_audit_annotators import made
 
 pytestmark = pytest.mark.skipif(find() is None, reason="no browser found")
 ANIMALS = ["cat", "dog", "emu"]
@@ -281,3 +286,114 @@ def test_a_phone_shows_it_without_scrolling_sideways(browser, tmp_path, kind, da
     # every row has its buttons in full
     assert browser.evaluate(BUTTONS_INSIDE)
     assert browser.complaints == []
+
+
+def test_skip_leaves_a_row_and_any_row_can_be_fixed(opened):
+    opened.evaluate("list.focus()")
+    press(opened, "k", "s", "f")  # 7 kept, 1 skipped, 3 fixed
+    assert opened.evaluate("data.row.map((row, i) => [row, decisionOf(i)]).filter(([, how]) => how !== 'none')") == [
+        [7, "keep"], [3, "fix"],
+    ]  # fmt: skip
+    press(opened, "Home", "s")  # to the first that is undecided
+    assert opened.evaluate("data.row[shown[chosen]]") == 1
+    opened.evaluate("detail.querySelector('.skip').click()")
+    assert opened.evaluate("data.row[shown[chosen]]") == 0
+    # a row that is not flagged is fixed to the most likely class besides its label
+    tick(opened, False)
+    opened.evaluate("pick(shown.indexOf(data.row.indexOf(4)))")
+    assert "most likely besides" in opened.evaluate("detail.innerText")
+    opened.evaluate("list.focus()")
+    press(opened, "f")
+    assert download(opened)[4] == {"row": "4", "label": "cat", "corrected_label": "dog", "decision": "fix"}
+    # but not by the button for all that are shown
+    opened.evaluate("document.querySelector('[data-all=clear]').click()")
+    opened.evaluate("document.querySelector('[data-all=fix]').click()")
+    assert [line["row"] for line in download(opened) if line["decision"] == "fix"] == ["0", "1", "3", "6", "7"]
+    assert opened.complaints == []
+
+
+def test_the_page_says_what_to_look_at_next(opened):
+    text = "field('next-text').textContent"
+    assert opened.evaluate(text) == (
+        "5 flagged rows are undecided. Most is to be found among observed “cat”, suggested “dog”: 2 left."
+    )
+    opened.evaluate("list.focus()")
+    press(opened, "s", "s", "k")  # 3, a cat that is one
+    assert "4 flagged rows are undecided" in opened.evaluate(text)
+    opened.evaluate("document.getElementById('next-go').click()")
+    (row,) = opened.evaluate(SHOWN)
+    assert row in (0, 1, 6, 7)
+    opened.evaluate("document.getElementById('clear').click()")
+    opened.evaluate("document.querySelector('[data-all=keep]').click()")
+    assert opened.evaluate(text).startswith("All flagged rows are decided. Download")
+    assert opened.evaluate("document.getElementById('next-go').hidden")
+    assert "--decisions corrected.csv" in opened.evaluate("document.querySelector('.finish').innerText")
+
+
+def test_files_are_named_and_earlier_decisions_go_on(browser, tmp_path):
+    observed, _, scores, _ = (list(column) for column in zip(*ROWS, strict=True))
+    data = load(torch.rand(9, 1, 8, 8), [ANIMALS[code] for code in [*observed, 0]])
+    data = dataclasses.replace(data, files=[f"pets/{number}.png" for number in range(9)])
+    data = with_decisions(data, {
+        0: Decision("cat", "dog", "fix"), 7: Decision("dog", "dog", "keep"), 8: Decision("cat", "", "drop"),
+    })  # fmt: skip
+    result = audit(data.labels.tolist(), data.labels.tolist(), scores, ANIMALS, flagged=0, given=data)
+    path = tmp_path / "report.html"
+    write_page(path, result, Shown(*data.shown), "pets")
+    browser.open(path)
+    browser.evaluate("localStorage.clear()")
+    browser.open(path)
+    assert "3 decisions of earlier rounds: 1 label fixed, 1 label kept, 1 row dropped" in browser.evaluate(
+        "document.body.innerText"
+    )
+    lines = download(browser)
+    assert [line["row"] for line in lines] == [str(number) for number in range(9)]
+    assert lines[0] == {"row": "0", "label": "cat", "corrected_label": "dog", "decision": "fix"}
+    assert lines[7]["decision"] == "keep"
+    assert lines[8] == {"row": "8", "label": "cat", "corrected_label": "", "decision": "drop"}
+    (tmp_path / "again.csv").write_text(
+        "row,label,corrected_label,decision\n" + "".join(",".join(line.values()) + "\n" for line in lines)
+    )
+    assert read_decisions(tmp_path / "again.csv").keys() == {0, 7, 8}
+    tick(browser, False)
+    assert search(browser, "pets/3") == [3]
+    assert "pets/3.png" in browser.evaluate("document.querySelector('.row').innerText")
+    # a decision can be taken back, and stays so
+    browser.evaluate("decide([data.row.indexOf(0)], 'clear'); save(true)")
+    browser.open(path)
+    assert download(browser)[0]["decision"] == "undecided"
+    assert browser.complaints == []
+
+
+def test_rows_with_the_same_content_and_another_label_have_a_mark(browser, tmp_path):
+    observed, suggested, scores, texts = (list(column) for column in zip(*ROWS, strict=True))
+    alike = np.array([-1, -1, -1, -1, -1, -1, 7, 6])
+    path = tmp_path / "report.html"
+    write_page(path, audit(observed, suggested, scores, ANIMALS, alike=alike), Shown("text", texts), "animals.csv")
+    browser.open(path)
+    marks = "[...document.querySelectorAll('.alike')].map((mark) => mark.textContent)"
+    assert browser.evaluate(marks) == ["same content as row 6", "same content as row 7"]
+    assert "same content, other label" in browser.evaluate("detail.innerText")
+    assert browser.complaints == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_tables_and_pictures_fit_the_window(browser, tmp_path, width):
+    classes = [f"class number {number}" for number in range(10)]
+    label = list(range(10)) * 4
+    result = audit(label, [(code + 1) % 10 for code in label], [0.01 * row for row in range(40)], classes)
+    votes, *_ = made(40, 8, 3, 3)
+    data = load(torch.rand(40, 1, 8, 8), [classes[code] for code in label])
+    data = dataclasses.replace(data, votes=votes, annotators=dawid_skene(votes, 40))
+    path = tmp_path / "report.html"
+    write_page(path, dataclasses.replace(result, given=data), Shown("image", picture), "pictures")
+    browser.open(path, width=width)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    tables = browser.evaluate(
+        "[...document.querySelectorAll('table')].map((table) => [table.offsetWidth, table.parentElement.clientWidth])"
+    )
+    assert len(tables) == 3
+    for inside, room in tables:
+        assert inside <= room + 1
+    assert browser.evaluate("document.querySelector('.row img').getBoundingClientRect().width") >= 120
+    assert browser.evaluate(BUTTONS_INSIDE)

@@ -1,39 +1,69 @@
-"""The audit: one training run, then the noise ratio, a score for each row and a page."""
+"""The audit: held-out predictions, then the noise ratio, a score for each row and a page."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import nn
 
 from ..backend.checks import check_choice
 from ..support.device import find_device
+from .annotators import scores_with_votes, with_network
+from .data import AuditData
+from .decisions import read_decisions, with_decisions
+from .duplicates import alike, number_keys, text_keys
+from .held_out import MODELS, models, predict, word_features
 from .networks import NETWORKS, PLANS, maker, suited
+from .noise_estimate import NoiseEstimate, estimate_noise, unbounded
+from .predictions import Predictions, label_probability
 from .result import AuditResult
+from .rules import follows_few_words
 from .scoring import score_labels
-from .sources import load
+from .sources import Use, load
 from .text_embeddings import embed_texts
 from .training import Run
+from .trusted import Known
 
 CHECKPOINT = "checkpoint.pt"
+MOST_NUMBERS = 100_000_000  #: of all predictions, or of all inputs; beyond, a network that never holds them all
+MOST_COMPARED = 50_000  #: images or features that are read once more to see which are alike
 ADVICE = " A sentence encoder may help: encoder=..., or --encoder."  #: where nothing is learned from texts
 
-#: told how many of how many batches are done
+RULE = (
+    "A few words settle nearly all labels, as if a rule had made them. A model learns the errors of a rule too, so "
+    "there may be any number of noisy labels that it agrees with."
+)
+
+#: told how many of how many batches, or fits, are done
 Progress = Callable[[int, int], None]
+
+
+class _Predicted(NamedTuple):
+    """Predictions of all rows."""
+
+    held_out: Predictions
+    settings: dict[str, Any]
+    in_sample: Predictions | None = None
+    noise: NoiseEstimate | None = None  #: if it was estimated while training
 
 
 def audit(
     data: Any,
     labels: Any = None,
-    model: nn.Module | None = None,
+    model: nn.Module | str | None = None,
     *,
     text: str | None = None,
     encoder: str | Path | None = None,
+    trusted: Any = None,
+    annotator: str | None = None,
+    item: str | None = None,
+    ignore: Sequence[str] = (),
+    decisions: str | Path | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
     device: str = "auto",
@@ -41,22 +71,29 @@ def audit(
     encoding: Progress | None = None,
     **plan: Any,
 ) -> AuditResult:
-    """The noise ratio of the labels, the noisy rows and their suggested labels, from one training run.
+    """The noise ratio of the labels, the noisy rows and their suggested labels.
 
     Args:
         data: rows to learn from: an array or tensor (features, or images with four axes), a data frame, a list of
             texts, a torch `Dataset` of ``(input, label)``, a Hugging Face `Dataset`, or the path of a CSV, Parquet or
             .npy file or of a folder of images.
-        labels: the name of the label column, or one label for each row.
-        model: your own network, that gives logits for a batch of inputs; copies of it are trained. By default one
-            that suits the kind of data.
-        text: the name of the text column; found if there is one.
+        labels: the name of the label column, several of them (one for each annotator), or one label for each row.
+        model: what predicts the rows that it has not seen: words (of texts: linear models and naive Bayes), trees (of
+            features: forests and linear models), linear (of features), network, or your own network, that gives
+            logits for a batch of inputs; copies of it are trained. By default what suits the kind of data, and a
+            network if it is told how to train.
+        text: the name of a text column, to learn from it alone; by default all columns are used together.
         encoder: of texts: a sentence encoder that turns them into embeddings first, by its folder or its name on the
             Hub. Needs sentence-transformers.
-        folder: where checkpoints are kept while training, and to which the files are written at the end.
+        trusted: rows whose label is known to be clean: the name of a column, or one truth value for each row.
+        annotator: the name of the column that says who gave the label, where each row is one label of one annotator.
+        item: then the name of the column that is the same for all labels of one thing; by default rows that are alike.
+        ignore: names of columns to leave out.
+        decisions: the CSV that the page of an earlier audit of this data has made.
+        folder: where checkpoints of a network are kept, and to which the files are written at the end.
         resume: go on from the checkpoint in ``folder``.
         device: where to train: auto, cpu, cuda.
-        progress: called after every batch with how many are done, and of how many.
+        progress: called after every batch, or fit, with how many are done, and of how many.
         encoding: the same before training, while texts go through the encoder.
         plan: method, epochs, batch_size, learning_rate, optimizer, weight_decay, augment, seed: see `training.Plan`.
     """
@@ -66,45 +103,69 @@ def audit(
     if resume and folder is None:
         raise ValueError("audit: folder must be given to resume, got None")
     where = find_device(device)
-    loaded = load(data, labels, text)
+    read = None if decisions is None else read_decisions(decisions)
+    loaded = load(data, labels, Use(text, trusted, annotator, item, ignore))
+    loaded = loaded if read is None else with_decisions(loaded, read)
     kind = loaded.kind
     if encoder is not None:
         loaded, kind = embed_texts(loaded, encoder, str(where), encoding), "features"
-    chosen = dataclasses.replace(suited(PLANS[kind], len(loaded.labels)), **plan)
-    run = Run(
-        loaded.fetch,
+    name = _chosen(model, kind, loaded, plan)
+    seed = plan.get("seed", 0)
+    words = word_features(loaded.content) if loaded.kind == "text" else None
+    if name == "network":
+        chosen = dataclasses.replace(suited(PLANS[kind], len(loaded.labels)), **plan)
+        own = model if isinstance(model, nn.Module) else None
+        make = maker(kind, loaded.inputs, len(loaded.classes), own)
+        run = Run(
+            loaded.fetch,
+            loaded.labels,
+            len(loaded.classes),
+            make,
+            chosen,
+            str(where),
+            None if encoder is None else str(encoder),
+        )
+        _train(run, None if folder is None else Path(folder), resume, progress)
+        found = _of_run(run, NETWORKS[kind].__name__ if own is None else type(own).__name__)
+    else:
+        found = _of_pool(name, loaded, words, seed, progress)
+    held_out = found.held_out
+    noise = found.noise or estimate_noise(held_out, loaded.labels, len(loaded.classes))
+    wrong = float((held_out.predicted() != loaded.labels).mean())
+    known = _known(loaded)
+    told = loaded.votes is not None or (known is not None and known.tells)  # the noise is known in another way
+    by_rule = not told and words is not None and follows_few_words(words, loaded.labels, wrong, seed)
+    advice = ADVICE if loaded.kind == "text" and encoder is None and not isinstance(model, nn.Module) else ""
+    same = alike(_keys(loaded), loaded.labels, label_probability(held_out, loaded.labels))
+    scores = score_labels(
+        held_out,
         loaded.labels,
-        len(loaded.classes),
-        maker(kind, loaded.inputs, len(loaded.classes), model),
-        chosen,
-        str(where),
-        None if encoder is None else str(encoder),
+        loaded.classes,
+        unbounded(noise, len(loaded.classes)) if by_rule else noise,
+        found.in_sample,
+        same,
+        advice,
+        known,
+        seed,
     )
-    _train(run, None if folder is None else Path(folder), resume, progress)
-    advice = ADVICE if kind == "text" and model is None else ""
-    scores = score_labels(run.dynamics, loaded.labels, loaded.classes, chosen.seed, advice, run.noise)
-    settings = dataclasses.asdict(chosen) | {
-        "source": str(data) if isinstance(data, (str, Path)) else None,
-        "kind": loaded.kind,
-        "method": chosen.chosen(len(loaded.labels), len(loaded.classes)),
-        "network": NETWORKS[kind].__name__ if model is None else type(model).__name__,
-        "device": str(where),
-        "threads": run.threads,
-        "even_noise": scores.model.symmetric,
-        "power": scores.model.power,
-        **loaded.about,
-    }
+    if loaded.votes is not None and loaded.annotators is not None:
+        together = with_network(loaded.votes, loaded.annotators.confusion, held_out, len(loaded.labels))
+        scores = scores_with_votes(scores, loaded.labels, together, loaded.annotators.posterior, loaded.trusted)
+        loaded = dataclasses.replace(loaded, annotators=loaded.annotators._replace(posterior=together))
+    about = {"model": name, "source": str(data) if isinstance(data, (str, Path)) else None, "kind": loaded.kind}
     ratio, low, high = scores.ratio
     result = AuditResult(
         row=loaded.row,
         label=loaded.labels,
         suggested_label=scores.suggested,
         score=scores.score,
+        other_label=scores.other,
+        other_probability=scores.other_probability,
         is_issue=scores.is_issue,
         loss=scores.loss,
         loss_cut=scores.loss_cut,
         classes=loaded.classes,
-        transition=scores.model.transition.astype(np.float64),
+        transition=scores.transition.astype(np.float64),
         noise_per_class=scores.noise_per_class.astype(np.float64),
         noise_ratio=ratio,
         noise_ratio_low=low,
@@ -113,13 +174,85 @@ def audit(
         warnings=scores.warnings,
         skipped=loaded.skipped,
         seconds=time.perf_counter() - started,
-        settings=settings,
+        settings=about | found.settings | loaded.about,
+        notes=[RULE, *scores.notes] if by_rule else scores.notes,
+        alike=np.where(same.place < 0, -1, loaded.row[same.place]),
+        by_rule=by_rule,
+        held_out=held_out,
         given=loaded,
     )
     if folder is not None:
         result.save(folder)
         (Path(folder) / CHECKPOINT).unlink(missing_ok=True)
     return result
+
+
+def _known(data: AuditData) -> Known | None:
+    """What is known of the labels beforehand, if anything."""
+    if data.trusted is None:
+        return None
+    if data.reviewed is None:
+        return Known(data.trusted)
+    return Known(data.trusted, data.reviewed.label, data.reviewed.decision != "")
+
+
+def _chosen(model: nn.Module | str | None, kind: str, data: AuditData, plan: dict[str, Any]) -> str:
+    """The name of what predicts; ``kind`` is that of its inputs."""
+    training = sorted(set(plan) - {"seed"})
+    allowed = {"text": ["words", "network"], "image": ["network"]}.get(kind, ["trees", "linear", "network"])
+    if isinstance(model, str):
+        check_choice("audit", "model", model, MODELS)
+        if model not in allowed:
+            raise ValueError(f"audit: model must be one of {', '.join(allowed)} for {kind} inputs, got {model}")
+        if training and model != "network":
+            raise ValueError(f"audit: {training[0]} must be left out with model {model}, which is not trained by steps")
+        return model
+    rows = len(data.labels)
+    large = rows * len(data.classes) > MOST_NUMBERS or (kind != "text" and rows * data.inputs > MOST_NUMBERS)
+    if model is not None or training or large:
+        return "network"
+    if kind == data.kind:
+        return "trees + words" if data.beside is not None else allowed[0]  # columns beside texts
+    return "linear + words"  # embeddings and words differ in kind
+
+
+def _of_run(run: Run, network: str) -> _Predicted:
+    """What the networks of a run predict."""
+    tables = run.dynamics
+    settings = dataclasses.asdict(run.plan) | {
+        "method": run.plan.chosen(len(run.labels), run.classes),
+        "network": network,
+        "device": str(run.device),
+        "threads": run.threads,
+    }
+    held_out, in_sample = (Predictions(*of.tables()) for of in (tables.held_out, tables.in_sample))
+    return _Predicted(held_out, settings, in_sample, run.noise)
+
+
+def _of_pool(name: str, data: AuditData, words: Any, seed: int, progress: Progress | None) -> _Predicted:
+    """What pooled models predict, from features, words or both."""
+    x = None
+    if name == "trees + words" and data.beside is not None:  # the columns beside the texts
+        x = data.beside[1].numpy()
+    elif name != "words":
+        x = data.fetch(np.arange(len(data.labels))).flatten(1).numpy()
+    pool = [
+        (model, words if part == "words" else x)
+        for part in name.split(" + ")
+        for model in models(part, len(data.labels), seed)
+    ]
+    p = predict(pool, data.labels, len(data.classes), seed, progress)
+    return _Predicted(Predictions(p, None), {"seed": seed, "device": "cpu", "threads": 0})
+
+
+def _keys(data: AuditData) -> list[Any]:
+    """What is the same for rows that are alike; None where that says nothing."""
+    if data.kind == "text":
+        return text_keys(data.content)
+    if data.kind == "table" or len(data.labels) > MOST_COMPARED:  # of few columns rows are alike by chance
+        return [None] * len(data.labels)
+    parts = np.array_split(np.arange(len(data.labels)), max(1, len(data.labels) // 1_000))
+    return [key for part in parts for key in number_keys(data.fetch(part).numpy())]
 
 
 def _train(run: Run, folder: Path | None, resume: bool, progress: Progress | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +15,20 @@ from torch import Tensor
 
 from ..support.images import ImageSource
 from ..support.text import tokenise, words
+from .annotators import DawidSkene, Votes
+from .columns import Columns, column_words, sort_columns
 from .images import of_tensor, read_images, thumbnails
 from .labels import read_labels
 from .networks import standardised, taken_from
-from .table_features import encode_table, find_text
+from .table_features import encode_table
 from .training import Fetch
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Rows = NDArray[np.int64]
-#: writes the data without these rows into a folder, and gives the name of the file
-WriteClean = Callable[[Path, Rows], str]
+#: writes the data without these rows into a folder, some with the label of another row; gives the name of the file
+WriteClean = Callable[[Path, Rows, Mapping[int, int]], str]
 
 
 @dataclass(frozen=True)
@@ -43,27 +45,86 @@ class AuditData:
     write_clean: WriteClean
     content: Any = None  #: what the page shows: texts, dicts, a function to thumbnails
     about: dict[str, Any] = field(default_factory=dict)  #: for the settings: columns used, say
+    cells: Any = None  #: for the page, where other columns stand beside the texts: dicts
+    beside: tuple[list[str], Tensor] | None = None  #: then also the texts alone, and the other columns as features
+    files: Sequence[str] | None = None  #: the name of every row of the original data, where it has one
+    rows: int = 0  #: of the original data, where several are one item
+    unreadable: Rows = field(default_factory=lambda: np.zeros(0, np.int64))  #: rows that no cleaned copy has
+    trusted: NDArray[np.bool_] | None = None  #: (n,) rows whose label is known to be clean
+    votes: Votes | None = None  #: of several annotators, where there are; then `labels` are what they say together
+    annotators: DawidSkene | None = None
+    reviewed: Reviewed | None = None  #: what a person has decided before
+
+    @property
+    def shown(self) -> tuple[str, Any]:
+        """Kind and content of the rows on the page."""
+        return (self.kind, self.content) if self.cells is None else ("table", self.cells)
+
+    def of(self, places: Rows) -> AuditData:
+        """These rows alone."""
+
+        def pick(content: Any) -> Any:
+            if content is None:
+                return None
+            return (lambda place: content(int(places[place]))) if callable(content) else _Picked(content, places)
+
+        return replace(
+            self,
+            fetch=lambda rows: self.fetch(places[rows]),
+            labels=self.labels[places],
+            row=self.row[places],
+            content=[self.content[place] for place in places] if self.kind == "text" else pick(self.content),
+            cells=pick(self.cells),
+            beside=self.beside and ([self.beside[0][place] for place in places], self.beside[1][places]),
+            trusted=None if self.trusted is None else self.trusted[places],
+            votes=None if self.votes is None else self.votes.of(places),
+            annotators=self.annotators and self.annotators._replace(posterior=self.annotators.posterior[places]),
+        )
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """Decisions of an earlier round, of the rows that are left and of those that were dropped."""
+
+    label: Rows  #: (n,) the label before
+    decision: NDArray[np.str_]  #: (n,) keep, fix, or nothing
+    dropped: list[tuple[int, int]]  #: row and the label that it had
 
 
 def from_frame(
-    frame: pd.DataFrame, label: str | Sequence[Any], text: str | None, write_clean: WriteClean, names: Any = None
+    frame: pd.DataFrame,
+    label: str | Sequence[Any],
+    text: str | None,
+    write_clean: WriteClean,
+    names: Any = None,
+    ignore: Sequence[str] = (),
 ) -> AuditData:
-    """A table: its text column if it has one, else all its columns."""
-    columns = [str(name) for name in frame.columns]
-    frame = frame.set_axis(columns, axis=1)
-    for what, name in (("label", label), ("text", text)):
-        if isinstance(name, str) and name not in columns:
-            raise ValueError(f"audit: {what} must be a column, one of {', '.join(columns)}; got {name!r}")
+    """A table: all its columns together, or the column ``text`` alone."""
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     values = frame[label] if isinstance(label, str) else label
-    inputs = frame.drop(columns=[label]) if isinstance(label, str) else frame
+    inputs = frame.drop(columns=[label] if isinstance(label, str) else []).drop(columns=list(ignore))
     _check_length(len(values), len(frame))
-    text = text or find_text(inputs)
-    if text is not None:
-        texts = ["" if value is None or value != value else str(value) for value in inputs[text]]
-        return from_texts(texts, values, write_clean, names, {"text": text, "label": _name(label)})
+    if text is None:
+        columns = sort_columns(inputs)
+    else:
+        columns = Columns({text: "text"}, {name: "not the text" for name in inputs.columns if name != text})
+    left_out = columns.left_out | dict.fromkeys(ignore, "to be ignored")
+    about = {"label": _name(label), "columns": list(columns.used), "used_as": columns.used, "left_out": left_out}
+    texts, others = columns.of("text"), columns.of("number", "category", "date")
+    if texts:
+        about["text"] = texts[0] if len(texts) == 1 else texts
+        parts = [["" if _is_none(value) else str(value) for value in inputs[name]] for name in texts]
+        joined = ["\n".join(filter(None, cells)) for cells in zip(*parts, strict=True)]
+        if not others:
+            return from_texts(joined, values, write_clean, names, about)
+        # words of the columns stand behind the text: what learns from texts then learns from all of them
+        whole = [f"{start}\n{end}" for start, end in zip(joined, column_words(inputs, columns), strict=True)]
+        data = from_texts(whole, values, write_clean, names, about)
+        beside = [joined[number] for number in data.row], encode_table(inputs.iloc[data.row], columns)
+        first = inputs[[*texts, *(name for name in inputs.columns if name not in texts)]]  # the page shows few columns
+        return replace(data, cells=_Cells(first, data.row), beside=beside)
     row, labels, classes, skipped = _labelled(list(values), np.ones(len(frame), bool), [], names, _name(label))
-    x, left_out = encode_table(inputs.iloc[row])
-    about = {"label": _name(label), "columns": [name for name in inputs.columns if name not in left_out]}
+    x = encode_table(inputs.iloc[row], columns)
     content = _Cells(inputs, row)
     return AuditData("table", taken_from(x), x.shape[1], labels, classes, row, skipped, write_clean, content, about)
 
@@ -83,8 +144,14 @@ def from_texts(
 
 
 def from_images(
-    sources: Sequence[ImageSource | None], values: Sequence[Any], write_clean: WriteClean, names: Any = None
+    sources: Sequence[ImageSource | None],
+    values: Sequence[Any],
+    write_clean: WriteClean,
+    names: Any = None,
+    files: Sequence[str] | None = None,
+    about: Any = None,
 ) -> AuditData:
+    _check_length(len(values), len(sources))
     x, good, bad = read_images(sources)
     readable = np.zeros(len(sources), bool)
     readable[good] = True
@@ -92,7 +159,9 @@ def from_images(
     place = np.cumsum(readable) - 1
     content = thumbnails([sources[number] for number in row])
     fetch = taken_from(x[torch.from_numpy(place[row])])
-    return AuditData("image", fetch, x.shape[1], labels, classes, row, skipped, write_clean, content)
+    unreadable = np.array([number for number, _ in bad], dtype=np.int64)
+    data = AuditData("image", fetch, x.shape[1], labels, classes, row, skipped, write_clean, content, about or {})
+    return replace(data, files=files, unreadable=unreadable)
 
 
 def from_tensor(x: Tensor, values: Sequence[Any]) -> AuditData:
@@ -155,16 +224,29 @@ def from_dataset(dataset: Any, values: Sequence[Any] | None) -> AuditData:
 def clean_list(labels: Sequence[str], column: str = "row", names: Sequence[str] | None = None) -> WriteClean:
     """For data that has no columns: the rows that are not flagged, by number or name, and their labels."""
 
-    def write(folder: Path, flagged: Rows) -> str:
-        dropped = set(flagged.tolist())
+    def write(folder: Path, left_out: Rows, corrected: Mapping[int, int]) -> str:
+        dropped = set(left_out.tolist())
         with (folder / "clean.csv").open("w", newline="", encoding="utf-8") as file:
             lines = csv.writer(file)
             lines.writerow([column, "label"])
             listed = range(len(labels)) if names is None else names
-            lines.writerows((name, labels[i]) for i, name in enumerate(listed) if i not in dropped)
+            lines.writerows((name, labels[corrected.get(i, i)]) for i, name in enumerate(listed) if i not in dropped)
         return "clean.csv"
 
     return write
+
+
+class _Picked(Sequence[Any]):
+    """Some entries of a sequence, without a copy."""
+
+    def __init__(self, entries: Sequence[Any], places: Rows) -> None:
+        self.entries, self.places = entries, places
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.entries[int(self.places[place])]
 
 
 class _Cells(Sequence[Mapping[str, Any]]):
@@ -184,8 +266,14 @@ class _Cells(Sequence[Mapping[str, Any]]):
         return {name: _cell(cell) for name, cell in zip(self.names, cells, strict=True)}
 
 
+def _is_none(value: Any) -> bool:
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )
+
+
 def _cell(value: Any) -> str | float | None:
-    if value is None or value is getattr(value, "NA", 0) or str(value) in ("nan", "<NA>", "NaT"):
+    if _is_none(value):
         return None
     return float(value) if isinstance(value, (int, float, np.number)) else str(value)
 

@@ -10,6 +10,11 @@ function decisionOf(i) {
   return value === undefined ? "none" : value === KEEP ? "keep" : value === DROP ? "drop" : "fix";
 }
 
+// What Fix of a row makes of it: what is suggested, or else the most likely class besides the label.
+function target(i) {
+  return data.suggested[i] === data.label[i] ? data.other[i] : data.suggested[i];
+}
+
 // `how` is keep, drop, clear, fix (to what is suggested) or the number of a class. Says how many rows it changed.
 function decide(places, how) {
   const before = [];
@@ -54,10 +59,15 @@ function save(now = false) {
   }
 }
 
-// What is stored can be of any page on this disk: only what fits is taken.
+// Decisions of an earlier round, or what has been decided since. What is stored can be of any page on this disk: only
+// what fits is taken.
 function load() {
+  for (const [i, value] of data.earlier ?? []) decided.set(i, value);
   try {
-    const stored = JSON.parse(localStorage.getItem(storeName) ?? "[]");
+    const text = localStorage.getItem(storeName);
+    if (text === null) return;
+    const stored = JSON.parse(text);
+    if (Array.isArray(stored)) decided.clear();
     const place = new Map(data.row.map((row, i) => [row, i]));
     for (const [row, value] of stored) {
       const fits = Number.isInteger(value) && value >= DROP && value < data.classes.length;
@@ -79,11 +89,13 @@ function csvCell(text) {
 
 function csv() {
   const cells = data.classes.map(csvCell);
-  const lines = ["row,label,corrected_label,decision"];
+  const lines = (data.dropped ?? []).map(([row, label]) => [row, `${row},${cells[label]},,drop`]); // in earlier rounds
   for (const i of sorted("row")) {
     const value = decided.get(i), decision = decisionOf(i);
     const label = decision === "drop" ? "" : decision === "fix" ? cells[value] : cells[data.label[i]];
-    lines.push(`${data.row[i]},${cells[data.label[i]]},${label},${decision === "none" ? "undecided" : decision}`);
+    const said = decision === "none" ? "undecided" : decision;
+    lines.push([data.row[i], `${data.row[i]},${cells[data.label[i]]},${label},${said}`]);
   }
-  return `${lines.join("\r\n")}\r\n`;
+  lines.sort((a, b) => a[0] - b[0]);
+  return ["row,label,corrected_label,decision", ...lines.map(([, line]) => line), ""].join("\r\n");
 }

@@ -14,25 +14,42 @@ function drawDetail() {
   const hadFocus = document.activeElement;
   const back = detail.contains(hadFocus) ? (hadFocus.dataset.how ?? hadFocus.id) : "";
   const head = element("p", "top");
-  head.append(element("b", "", `Row ${data.row[i]}`), element("span", "", data.flagged[i] ? "flagged" : "not flagged"));
+  head.append(element("b", "", `Row ${data.row[i]}`), element("span", "", data.flagged[i] ? "flagged"
+    : data.trusted && data.trusted[i] ? "trusted" : "not flagged"));
   const close = element("button", "close", "Close");
   close.type = "button";
   head.append(close);
   const facts = element("dl");
-  for (const [name, value] of [["observed", bdi(names[data.label[i]])], ["suggested", bdi(names[data.suggested[i]])],
-    ["score", element("span", "", score(i))], ["loss", element("span", "", number(data.loss[i]))]]) {
+  const suggests = data.suggested[i] !== data.label[i];
+  const other = element("span");
+  other.append(bdi(names[data.other[i]]), ` (${percent(data.chance[i])})`);
+  for (const [name, value] of [["observed", bdi(names[data.label[i]])],
+    ["suggested", suggests ? bdi(names[data.suggested[i]]) : "–"], ["most likely besides", other],
+    ["score", element("span", "", score(i))], ["loss", element("span", "", number(data.loss[i]))],
+    ...(data.alike && data.alike[i] >= 0 ? [["same content, other label", `row ${data.alike[i]}`]] : []),
+    ...(data.file ? [["file", bdi(data.file[i])]] : [])]) {
     const line = element("div"), right = element("dd");
     right.append(value);
     line.append(element("dt", "", name), right);
     facts.append(line);
   }
   const choice = element("div", "choice"), label = element("label", "", "Fix to ");
-  another.value = decisionOf(i) === "fix" && decided.get(i) !== data.suggested[i] ? decided.get(i) : "-1";
+  another.value = decisionOf(i) === "fix" && decided.get(i) !== target(i) ? decided.get(i) : "-1";
   label.append(another);
-  choice.append(buttons(i, true), label);
+  const skip = element("button", "skip", "Skip");
+  skip.type = "button";
+  skip.dataset.how = "skip";
+  const decide = buttons(i, true);
+  decide.append(skip);
+  decide.querySelector(".fix").title = `to ${names[target(i)]}`;
+  choice.append(decide, label);
   detail.dataset.decision = decisionOf(i);
   detail.replaceChildren(head, whole(i), facts, choice);
   if (back) (detail.querySelector(`[data-how="${back}"]`) ?? another).focus();
+}
+
+function percent(parts) {
+  return `${(parts / 100).toFixed(1)} %`;
 }
 
 function whole(i) {

@@ -27,8 +27,10 @@ MOST_ROWS = 300_000  #: a browser stays quick up to here
 SNIPPET, LONGEST = 300, 20_000  #: characters of a text, and of one that is flagged
 TEXT_BUDGET = 30_000_000  #: characters of all snippets, and of all longer texts
 MOST_CELLS, MOST_COLUMNS, CELL = 3_000_000, 100, 200  #: of a table; characters of a cell
+FLAGGED_CELL = 2_000  #: and of one that is flagged
 MOST_PICTURES, PICTURE_BUDGET = 2_000, 20_000_000  #: bytes of all pictures
 PICTURE_TYPES = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpeg"}
+KEEP = -1
 #: what could end a script element, start a comment or break a line of a script
 HARMFUL = "<>&\u2028\u2029"
 
@@ -66,24 +68,41 @@ def embed(result: AuditResult, shown: Shown) -> Embedded:
         )
         ranked = ranked[:MOST_ROWS]
     kept = ranked[np.argsort(result.score[ranked], kind="stable")]  # in full: what is embedded is rounded
+    given = result.given
+    reviewed = None if given is None else given.reviewed
+    labels = result.label if reviewed is None else reviewed.label  # as they were: decisions are of these
     columns: dict[str, Any] = {
         "key": fingerprint(result),
         "kind": shown.kind,
         "classes": [str(name) for name in result.classes],
         "row": result.row[kept].tolist(),
-        "label": result.label[kept].tolist(),
+        "label": labels[kept].tolist(),
         "suggested": result.suggested_label[kept].tolist(),
         "score": np.rint(1e4 * np.clip(np.nan_to_num(result.score[kept]), 0, 1)).astype(int).tolist(),
         "flagged": result.is_issue[kept].astype(int).tolist(),
         "loss": [_number(value, 4) for value in result.loss[kept].tolist()],
+        "other": result.other_label[kept].tolist(),
+        "chance": np.rint(1e4 * np.clip(np.nan_to_num(result.other_probability[kept]), 0, 1)).astype(int).tolist(),
     }
     place = {int(index): number for number, index in enumerate(kept)}
+    if given is not None and given.files is not None:
+        columns["file"] = [str(given.files[row])[:CELL] for row in columns["row"]]
+    if result.alike is not None and (result.alike >= 0).any():
+        columns["alike"] = result.alike[kept].tolist()
+    if given is not None and given.trusted is not None:
+        columns["trusted"] = given.trusted[kept].astype(int).tolist()
+    if reviewed is not None:  # a decision is KEEP or the class to fix to, as in decisions.js
+        decided = [(int(index), reviewed.decision[index]) for index in kept if reviewed.decision[index]]
+        columns["earlier"] = [
+            [place[index], int(result.label[index]) if how == "fix" else KEEP] for index, how in decided
+        ]
+        columns["dropped"] = [[row, label] for row, label in reviewed.dropped]
     flagged = [int(index) for index in ranked if result.is_issue[index]]
     match shown.kind:
         case "text":
             columns["text"], columns["missing"] = _texts(shown.content, kept, flagged, notes)
         case "table":
-            columns["columns"] = _table(shown.content, kept, notes)
+            columns["columns"] = _table(shown.content, kept, result.is_issue[kept], notes)
         case "image":
             columns["pictures"] = {place[index]: url for index, url in _pictures(shown.content, flagged, notes).items()}
     return Embedded(as_json(columns), tuple(notes))
@@ -95,6 +114,12 @@ def as_json(value: object) -> str:
     for letter in HARMFUL:  # they can only stand inside of strings
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text
+
+
+def data_url(picture: bytes) -> str | None:
+    """A PNG or JPEG as an address that holds it; None for anything else."""
+    kind = next((name for start, name in PICTURE_TYPES.items() if picture.startswith(start)), None)
+    return None if kind is None else f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
 
 def fingerprint(result: AuditResult) -> str:
@@ -130,7 +155,7 @@ def _text(value: object) -> str:
 
 
 def _table(
-    content: Sequence[Mapping[str, object]], kept: NDArray[np.int64], notes: list[str]
+    content: Sequence[Mapping[str, object]], kept: NDArray[np.int64], flagged: NDArray[np.bool_], notes: list[str]
 ) -> list[dict[str, object]]:
     rows = [content[index] for index in kept.tolist()]
     in_order = (content[index] for index in np.sort(kept).tolist())  # and so are its columns
@@ -138,18 +163,23 @@ def _table(
     most = min(MOST_COLUMNS, max(4, MOST_CELLS // max(1, len(rows))))
     if len(names) > most:
         notes.append(f"The first {most} of {len(names)} columns are shown.")
-    return [{"name": str(name)[:CELL], "cells": [_cell(row.get(name)) for row in rows]} for name in names[:most]]
+    longest = [FLAGGED_CELL if issue else CELL for issue in flagged]
+    both = list(zip(rows, longest, strict=True))
+    return [
+        {"name": str(name)[:CELL], "cells": [_cell(row.get(name), length) for row, length in both]}
+        for name in names[:most]
+    ]
 
 
-def _cell(value: object) -> str | float | None:
+def _cell(value: object, length: int) -> str | float | None:
     if value is None or isinstance(value, str):
-        return value if value is None else value[:CELL]
+        return value if value is None else value[:length]
     if isinstance(value, Real) and not isinstance(value, bool):
         try:
             return _number(float(value), 6)
         except OverflowError:
             return "too large a number"
-    return str(value)[:CELL]
+    return str(value)[:length]
 
 
 def _number(value: float, digits: int) -> float | None:
@@ -172,9 +202,9 @@ def _pictures(picture: Callable[[int], bytes], flagged: Sequence[int], notes: li
         room -= len(data)
         if room < 0:
             break
-        kind = next((name for start, name in PICTURE_TYPES.items() if data.startswith(start)), None)
-        if kind is not None:
-            found[index] = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+        url = data_url(data)
+        if url is not None:
+            found[index] = url
     if len(found) < len(flagged):
         notes.append(f"{len(found):,} of {len(flagged):,} flagged rows have a picture here, the lowest score first.")
     return found

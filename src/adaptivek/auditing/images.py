@@ -14,7 +14,8 @@ from torch import Tensor
 from ..support.images import ImageError, ImageSource, load_pillow, read_image
 
 SIDE, SMALL_SIDE = 32, 16  #: pixels to which images are resized; the latter if most are smaller than 24
-THUMBNAIL = 96
+THUMBNAIL = 256  #: pixels a side, at most: enough to judge a label by
+SMALL = 64  #: up to here every pixel counts
 
 
 def list_folder(folder: Path) -> tuple[list[Path], list[str]]:
@@ -51,12 +52,12 @@ def read_images(sources: Sequence[ImageSource | None]) -> tuple[Tensor, list[int
 
 
 def thumbnails(sources: Sequence[ImageSource | None]) -> Callable[[int], bytes]:
-    """Small PNGs by place, made when they are asked for."""
+    """Small PNGs or JPEGs by place, made when they are asked for."""
 
     def make(place: int) -> bytes:
         small = read_image(sources[place]).convert("RGB")
         small.thumbnail((THUMBNAIL, THUMBNAIL))
-        return _png(small)
+        return _encoded(small, "PNG" if max(small.size) <= SMALL else "JPEG")
 
     return make
 
@@ -70,12 +71,12 @@ def of_tensor(x: Tensor) -> Callable[[int], bytes]:
         one = ((one - one.min()) / (one.max() - one.min()).clamp(min=1e-6) * 255).byte().permute(1, 2, 0)
         array = one.numpy()
         array = array[..., :3] if array.shape[2] >= 3 else array[..., 0]
-        return _png(pillow.fromarray(array))
+        return _encoded(pillow.fromarray(array), "PNG")
 
     return make
 
 
-def _png(image: Any) -> bytes:
+def _encoded(image: Any, form: str) -> bytes:
     file = io.BytesIO()
-    image.save(file, "PNG")
+    image.save(file, form)
     return file.getvalue()

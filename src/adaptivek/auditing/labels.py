@@ -29,7 +29,7 @@ def read_labels(values: Sequence[Any], names: Sequence[str] | None = None, owner
         names: of the classes, where ``values`` are their codes from 0.
         owner: what the labels are called in messages.
     """
-    plain = [None if is_missing(value, names is not None) else _plain(value) for value in values]
+    plain = [None if is_missing(value, names is not None) else plain_label(value) for value in values]
     labelled = np.array([value is not None for value in plain], dtype=bool)
     known = [value for value in plain if value is not None]
     broken = [value for value in known if isinstance(value, float)]
@@ -53,7 +53,7 @@ def read_labels(values: Sequence[Any], names: Sequence[str] | None = None, owner
     return Labels(codes, [str(value if names is None else names[int(value)]) for value in distinct], labelled)
 
 
-def _plain(value: Any) -> int | str | float:
+def plain_label(value: Any) -> int | str | float:
     """A whole number, a text, or a fraction, which no label may be."""
     if isinstance(value, str):
         return _of_text(value)

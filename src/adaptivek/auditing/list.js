@@ -34,6 +34,7 @@ function labels(i) {
   const value = decided.get(i);
   const target = decisionOf(i) === "fix" ? value : data.suggested[i];
   if (target !== data.label[i]) line.append(element("i", "arrow", "→"), bdi(names[target], "suggested"));
+  if (data.alike && data.alike[i] >= 0) line.append(element("small", "alike", `same content as row ${data.alike[i]}`));
   return line;
 }
 
@@ -57,6 +58,7 @@ function content(i) {
     }
     return line;
   }
+  if (data.file) return bdi(data.file[i], "content file");
   if (data.text) return bdi(data.text[i].trim() === "" ? "(empty)" : clip(data.text[i], 300), "content");
   return "";
 }
@@ -70,7 +72,6 @@ function buttons(i, reach) {
     button.dataset.how = how;
     button.tabIndex = reach ? 0 : -1;
     button.setAttribute("aria-pressed", decisionOf(i) === how);
-    button.disabled = how === "fix" && data.suggested[i] === data.label[i] && decisionOf(i) !== "fix";
     group.append(button);
   }
   return group;
@@ -92,6 +93,7 @@ function makeRow(place) {
   middle.append(labels(i), content(i));
   const decide = buttons(i, false);
   decide.setAttribute("aria-hidden", "true"); // the keys do the same
+  if (data.trusted && data.trusted[i]) measure.append(element("small", "", "trusted"));
   row.append(measure, ...(data.pictures ? [picture(i)] : []), middle, decide);
   return row;
 }

@@ -55,7 +55,7 @@ NETWORKS: dict[str, Callable[[int, int], nn.Module]] = {
     "image": small_cnn,
     "text": text_bag,
 }
-#: how each is trained unless told otherwise; see benchmarks/audit_scores.py
+#: how each is trained unless told otherwise
 PLANS: dict[str, Plan] = {
     "features": Plan(epochs=20, batch_size=32, learning_rate=1e-3),
     "table": Plan(epochs=20, batch_size=64, learning_rate=1e-3),

@@ -22,18 +22,18 @@ function apply() {
 }
 
 function progress() {
-  const numbers = { keep: 0, fix: 0, drop: 0 };
+  const numbers = { keep: 0, fix: 0, drop: (data.dropped ?? []).length }; // dropped in earlier rounds
   let flagged = 0;
   for (const i of decided.keys()) {
     numbers[decisionOf(i)]++;
     flagged += data.flagged[i];
   }
   const all = data.flagged.reduce((sum, each) => sum + each, 0);
-  const say = (value) => value.toLocaleString("en");
   field("progress").textContent = `${say(flagged)} of ${say(all)} flagged rows decided: ${say(numbers.keep)} to keep, `
     + `${say(numbers.fix)} to fix, ${say(numbers.drop)} to drop in all.`;
   field("done").style.setProperty("--part", `${all ? 100 * flagged / all : 0}%`);
   field("undo").disabled = past.length === 0;
+  advise();
   field("remembered").textContent = remembers ? "This browser remembers your decisions."
     : "This browser does not remember decisions of such a page: download before you close it.";
 }
@@ -42,7 +42,8 @@ function progress() {
 function decideChosen(how, goOn) {
   if (chosen < 0) return;
   const same = decisionOf(shown[chosen]) === how;
-  const done = decide([shown[chosen]], same && !goOn ? "clear" : how); // a second click takes it back
+  const to = how === "fix" ? target(shown[chosen]) : how;
+  const done = decide([shown[chosen]], same && !goOn ? "clear" : to); // a second click takes it back
   if (goOn && (done || same)) pick(chosen + 1);
   else redraw();
   progress();
@@ -87,6 +88,7 @@ for (const button of document.querySelectorAll("[data-all]")) {
   });
 }
 field("undo").addEventListener("click", takeBack);
+field("next-go").addEventListener("click", showNext);
 
 list.addEventListener("scroll", () => requestAnimationFrame(draw));
 list.addEventListener("click", (event) => {
@@ -107,6 +109,7 @@ list.addEventListener("keydown", (event) => {
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if (key in moves) pick(moves[key]);
   else if (key in keys) decideChosen(keys[key], true);
+  else if (key === "s") skip();
   else if (key === "z") takeBack();
   else if (key === "Enter") {
     detail.classList.add("open");
@@ -116,7 +119,8 @@ list.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 detail.addEventListener("click", (event) => {
-  if (event.target.dataset.how) decideChosen(event.target.dataset.how, false);
+  if (event.target.dataset.how === "skip") skip();
+  else if (event.target.dataset.how) decideChosen(event.target.dataset.how, false);
   if (event.target.classList.contains("close")) detail.classList.remove("open");
 });
 another.addEventListener("change", () => decideChosen(Number(another.value) < 0 ? "clear" : Number(another.value), false));
@@ -140,6 +144,7 @@ addEventListener("resize", measureRows);
 addEventListener("pagehide", () => saving && save(true));
 
 load();
+field("only-flagged").defaultChecked = data.flagged.includes(1); // else the list would be empty
 measureRows();
 apply();
 progress();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +15,15 @@ from ..pages.render import Markup, render, shared_style
 from ..support.files import plain, write_whole
 from .embed import Shown as Shown
 from .embed import embed
+from .issues import annotators
+from .names import used_as
 from .result import AuditResult
 
 HERE = Path(__file__).parent
-SCRIPTS = ("rows.js", "decisions.js", "list.js", "detail.js", "page.js")  #: in this order, as one
+SCRIPTS = ("rows.js", "decisions.js", "list.js", "detail.js", "next.js", "page.js")  #: in this order, as one
 MOST_CLASSES = 20  #: of a heat map, and of the bars
 MOST_PAIRS, MOST_SKIPPED = 10, 1_000
+MOST_ANNOTATORS = 50
 BINS = 60
 FEW = 20  #: rows of a class that say something about it
 NAME = 60  #: characters of a class in a drawing
@@ -67,10 +71,16 @@ def page(result: AuditResult, shown: Shown, title: str) -> str:
         data=Markup(embedded.json),
         notes=embedded.notes,
         kind=shown.kind,
+        command=command(result),
+        used=plain(used_as(result.settings.get("used_as", {}))),
+        review=review(result),
+        annotators=[(short(name), *numbers) for name, *numbers in annotators(result)[:MOST_ANNOTATORS]],
+        n_annotators=len(annotators(result)),
+        percent=percent,
         summary=summary(result),
         reading=reading(result),
         warnings=[plain(each) for each in result.warnings],
-        skipped=[(row, plain(reason)[:300]) for row, reason in result.skipped[:MOST_SKIPPED]],
+        skipped=[(named(result, row), plain(reason)[:300]) for row, reason in result.skipped[:MOST_SKIPPED]],
         n_skipped=len(result.skipped),
         names=names,
         heat=heat_map(result) if len(names) <= MOST_CLASSES else [],
@@ -111,6 +121,9 @@ def reading(result: AuditResult) -> list[str]:
         ]
     frequency = f"about one label in {1 / ratio:.0f}" if 0.001 <= ratio <= 0.34 else f"about {percent(ratio)} of labels"
     said = [f"{frequency.capitalize()} looks noisy." if "one" in frequency else f"{frequency.capitalize()} look noisy."]
+    if not result.known:
+        said = [f"{result.headline[:1].upper()}{result.headline[1:]}."]
+    said += [plain(note) for note in result.notes]
     sizes = np.bincount(result.label, minlength=len(result.classes))
     noise = np.where(sizes >= FEW, np.nan_to_num(result.noise_per_class), 0.0)
     worst = int(noise.argmax())
@@ -120,8 +133,34 @@ def reading(result: AuditResult) -> list[str]:
     most = pairs(result)[:1]
     if most:
         observed, suggested = most[0].names
-        said.append(f"The most frequent confusion is “{suggested}” labelled as “{observed}” ({most[0].detail}).")
+        said.append(f"The most frequent pair: observed “{observed}”, suggested “{suggested}” ({most[0].detail}).")
     return said
+
+
+def command(result: AuditResult) -> str:
+    """What starts the next round, after the decisions have been downloaded."""
+    source, label = result.settings.get("source"), result.settings.get("label")
+    given = [shlex.quote(plain(str(source)))] if source else ["DATA"]
+    given += [f"--label {shlex.quote(plain(str(name)))}" for name in _several(label) if name != "labels"]
+    return " ".join(["adaptivek audit", *given, "--decisions corrected.csv", "--out NEXT"])
+
+
+def _several(label: object) -> list[object]:
+    return [] if label is None else list(label) if isinstance(label, (tuple, list)) else [label]
+
+
+def review(result: AuditResult) -> str:
+    """What an earlier round has decided."""
+    reviewed = None if result.given is None else result.given.reviewed
+    if reviewed is None:
+        return ""
+    kept, fixed = (int((reviewed.decision == how).sum()) for how in ("keep", "fix"))
+    dropped = len(reviewed.dropped)
+    return (
+        f"{_number(kept + fixed + dropped, 'decision')} of earlier rounds: {_number(fixed, 'label')} fixed, "
+        f"{_number(kept, 'label')} kept, {_number(dropped, 'row')} dropped. They are trusted, and the noise ratio is "
+        "that of the labels as they are now."
+    )
 
 
 def heat_map(result: AuditResult) -> list[list[Cell]]:
@@ -138,7 +177,8 @@ def heat_map(result: AuditResult) -> list[list[Cell]]:
             text = f"{100 * share:.0f}" if known and share >= 0.005 else "\N{MIDDLE DOT}" if known else ""
             number = counts.get((observed, true), 0)
             about = (
-                f"{names[true]} labelled as {names[observed]}: {percent(share)} of {names[true]}, {number:,} flagged"
+                f"observed {names[observed]}, truly {names[true]}: {percent(share)} of all that truly are "
+                f"{names[true]}; {number:,} flagged"
             )
             line.append(Cell(observed, true, text, about, round(float(noisy[true, observed]) / most, 3)))
         lines.append(line)
@@ -162,7 +202,14 @@ def class_bars(result: AuditResult) -> list[Bar]:
     noise = np.nan_to_num(result.noise_per_class, nan=-1.0).tolist()
     order = sorted(range(len(noise)), key=lambda code: -noise[code])[:MOST_CLASSES]
     return [
-        Bar(code, -1, (short(result.classes[code]),), percent(noise[code]), _rows(rows[code]), max(0, noise[code]))
+        Bar(
+            code,
+            -1,
+            (short(result.classes[code]),),
+            percent(noise[code]),
+            _number(rows[code], "row"),
+            max(0, noise[code]),
+        )
         for code in order
     ]
 
@@ -195,6 +242,12 @@ def short(name: object) -> str:
     return text if len(text) <= NAME else f"{text[: NAME - 1]}…"
 
 
+def named(result: AuditResult, row: int) -> str:
+    """A row by its file, or by its number."""
+    files = None if result.given is None else result.given.files
+    return f"row {row}" if files is None else plain(files[row])
+
+
 def percent(value: float) -> str:
     if not math.isfinite(value) or value < 0:
         return NO
@@ -208,8 +261,8 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _rows(number: int) -> str:
-    return f"{number:,} row{'s' if number != 1 else ''}"
+def _number(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' if number != 1 else ''}"
 
 
 def _flagged_pairs(result: AuditResult) -> list[tuple[tuple[int, int], int]]:

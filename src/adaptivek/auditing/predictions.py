@@ -31,11 +31,6 @@ class Predictions(NamedTuple):
         odds: NDArray[np.float64] = np.log(p / (1 - p))
         return odds
 
-    def uncertainty(self) -> NDArray[np.float64]:
-        """Of the predicted class: the probability of all others."""
-        rest: NDArray[np.float64] = 1 - self.p.max(1).astype(np.float64)
-        return rest
-
 
 def mean_prediction(first: Predictions, second: Predictions) -> Predictions:
     """The mean of two predictions; where each has classes of its own, over all of them."""
@@ -55,3 +50,15 @@ def label_probability(predictions: Predictions, labels: Codes) -> Floats:
         return found
     total: Floats = (predictions.p * (predictions.classes == labels[:, None])).sum(1)
     return total
+
+
+def best_other(predictions: Predictions, labels: Codes) -> tuple[Codes, Floats]:
+    """The most probable class besides the label, and its probability."""
+    candidates = predictions.classes
+    if candidates is None:
+        candidates = np.broadcast_to(np.arange(predictions.p.shape[1]), predictions.p.shape)
+    rest = np.where(candidates == labels[:, None], -1.0, predictions.p)
+    place = rest.argmax(1)[:, None]
+    found: Codes = np.take_along_axis(candidates, place, 1)[:, 0]
+    likely: Floats = np.maximum(np.take_along_axis(rest, place, 1)[:, 0], 0.0)
+    return found, likely

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..support.files import harmless, write_whole
+from ..support.files import write_whole
+from .decisions import corrections
+from .issues import annotators, left_out, write_annotators, write_issues
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from .data import AuditData
+    from .predictions import Predictions
+
+LITTLE = 5e-4  #: less is shown as 0.0 %
+WIDE = 0.15  #: an interval of the noise ratio beyond which it is not known
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +32,8 @@ class AuditResult:
     label: NDArray[np.int64]  #: (n,) the observed label, a code into classes
     suggested_label: NDArray[np.int64]  #: (n,) codes into classes; the label itself where it is not flagged
     score: NDArray[np.float32]  #: (n,) from 0, surely noisy, to 1, surely clean
+    other_label: NDArray[np.int64]  #: (n,) codes of the most likely class besides the label, of every row
+    other_probability: NDArray[np.float32]  #: (n,) and its probability
     is_issue: NDArray[np.bool_]  #: (n,) flagged: as many rows as the noise ratio says
     loss: NDArray[np.float32]  #: (n,) the per-sample loss of the histogram
     loss_cut: float  #: the threshold that leaves as many rows beyond it as are flagged; NaN if none are
@@ -36,12 +43,33 @@ class AuditResult:
     noise_ratio: float
     noise_ratio_low: float
     noise_ratio_high: float
-    accuracy: float  #: how often the network that has not seen a row agrees with its label
+    accuracy: float  #: how often the prediction of a model that has not seen a row is its label
     warnings: list[str]  #: empty if the audit is to be trusted
     skipped: list[tuple[int, str]]  #: rows that could not be read, and why
     seconds: float
     settings: dict[str, Any]
+    notes: list[str] = field(default_factory=list)  #: what the numbers rest on
+    alike: NDArray[np.int64] | None = None  #: (n,) number of a row with the same content and another label; -1: none
+    by_rule: bool = False  #: a few words settle the labels: nothing is known of the noise from above
+    held_out: Predictions | None = field(default=None, repr=False)  #: by models that have not seen the row
     given: AuditData | None = field(default=None, repr=False)  #: the data, for the page and the cleaned copy
+
+    @property
+    def known(self) -> bool:
+        """Whether the data say how many labels are noisy: the interval is narrow."""
+        return not self.by_rule and self.noise_ratio_high - self.noise_ratio_low <= WIDE
+
+    @property
+    def headline(self) -> str:
+        """The noise ratio in a line, or that it cannot be known."""
+        low, high = f"{self.noise_ratio_low:.1%}", f"{self.noise_ratio_high:.1%}"
+        rows, flagged = f"{len(self.row):,}", f"{self.is_issue.sum():,} rows are flagged"
+        if self.by_rule:
+            least = "" if self.noise_ratio_low < LITTLE else f", at least {low}"
+            return f"how many of {rows} labels are noisy cannot be known{least}: see below; {flagged}"
+        if not self.known:
+            return f"between {low} and {high} of {rows} labels are noisy: the data say no more than that; {flagged}"
+        return f"{self.noise_ratio:.1%} ({low} to {high}) of {rows} labels look noisy; {flagged}"
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -50,20 +78,32 @@ class AuditResult:
         return {
             "n_rows": len(self.row),
             "n_classes": len(self.classes),
+            "headline": self.headline,
             "noise_ratio": round(self.noise_ratio, 6),
             "noise_ratio_low": round(self.noise_ratio_low, 6),
             "noise_ratio_high": round(self.noise_ratio_high, 6),
             "n_flagged": int(self.is_issue.sum()),
             "n_skipped": len(self.skipped),
-            "skipped": [{"row": row, "reason": reason} for row, reason in self.skipped],
+            "skipped": [{"row": row} | self._file(row) | {"reason": reason} for row, reason in self.skipped],
             "accuracy": round(self.accuracy, 6),
             "warnings": self.warnings,
+            "notes": self.notes,
+            "by_rule": self.by_rule,
+            "n_alike": 0 if self.alike is None else int((self.alike >= 0).sum()),
             "seconds": round(self.seconds, 2),
             "classes": self.classes,
             "noise_per_class": [{"class": name, "noise": round(noise, 6)} for name, noise in names],
             "transition": self.transition.round(6).tolist() if len(self.classes) <= 100 else None,
+            "annotators": [
+                {"annotator": name, "labels": number, "error_rate": round(error, 6), "agreement": round(agreement, 6)}
+                for name, number, error, agreement in annotators(self)
+            ],
             "settings": self.settings,
         }
+
+    def _file(self, row: int) -> dict[str, str]:
+        files = None if self.given is None else self.given.files
+        return {} if files is None else {"file": files[row]}
 
     def to_datalab(self) -> pd.DataFrame:
         """A frame with the columns and names of cleanlab's `Datalab.get_issues("label")`, one line a row."""
@@ -84,20 +124,17 @@ class AuditResult:
         folder.mkdir(parents=True, exist_ok=True)
         summary = json.dumps(self.summary, indent=2, ensure_ascii=False) + "\n"
         write_whole(folder / "summary.json", summary)
-        names = [harmless(name) for name in self.classes]
-        columns = (self.row, self.label, self.suggested_label, self.score, self.is_issue)
-        lines = zip(*(column.tolist() for column in columns), strict=True)
-        with (folder / "issues.csv").open("w", newline="", encoding="utf-8") as file:
-            table = csv.writer(file)
-            table.writerow(["row", "label", "suggested_label", "score", "is_issue"])
-            table.writerows((row, names[a], names[b], f"{score:.6f}", issue) for row, a, b, score, issue in lines)
+        write_issues(folder / "issues.csv", self)
         written = [folder / "summary.json", folder / "issues.csv"]
         if self.given is not None:
             from .page import Shown, write_page
 
-            written.append(folder / self.given.write_clean(folder, self.row[self.is_issue]))
+            if self.given.votes is not None:
+                write_annotators(folder / "annotators.csv", self)
+                written.append(folder / "annotators.csv")
+            written.append(folder / self.given.write_clean(folder, left_out(self), corrections(self.given)))
             title = str(self.settings.get("source") or "Label audit")
-            shown = Shown(self.given.kind, self.given.content)  # type: ignore[arg-type]
+            shown = Shown(*self.given.shown)  # type: ignore[arg-type]
             write_page(folder / "report.html", self, shown, title)
             written.append(folder / "report.html")
         return written

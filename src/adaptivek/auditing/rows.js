@@ -39,6 +39,7 @@ function sorted(name) {
 function wordsOf(i) {
   if (words[i] === undefined) {
     const cells = data.columns ? data.columns.map((column) => column.cells[i] ?? "") : [data.text ? data.text[i] : ""];
+    if (data.file) cells.push(data.file[i]);
     words[i] = cells.join("\n").toLowerCase();
   }
   return words[i];

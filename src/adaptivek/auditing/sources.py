@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ..support.images import hub_images
-from .data import (
-    AuditData,
-    Rows,
-    WriteClean,
-    clean_list,
-    from_dataset,
-    from_frame,
-    from_images,
-    from_tensor,
-    from_texts,
-)
+from ..support.labels import is_missing
+from .annotators import Votes, dawid_skene, read_votes
+from .data import AuditData, clean_list, from_dataset, from_frame, from_images, from_tensor, from_texts
 from .images import list_folder
+from .tables import Table, frame_table, hub_table, read_table
 
-SEPARATORS = ",;\t|"
+NO = ("", "0", "0.0", "false", "no", "n", "f")  #: what in a column means that a row is not trusted
 
 
-def load(data: Any, labels: Any, text: str | None) -> AuditData:
+@dataclass(frozen=True)
+class Use:
+    """What the columns of a table are for, beside the labels."""
+
+    text: str | None = None  #: learn from this column alone
+    trusted: Any = None  #: rows whose label is known to be clean: a column, or one truth value for each row
+    annotator: str | None = None  #: who gave the label, where each row is one label of one annotator
+    item: str | None = None  #: which rows are the same thing, labelled by several annotators
+    ignore: Sequence[str] = ()
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The columns it names, by what each is for."""
+        named = {"text": self.text, "trusted": self.trusted, "annotator": self.annotator, "item": self.item}
+        found = {what: name for what, name in named.items() if isinstance(name, str)}
+        return found | {f"ignore[{place}]": name for place, name in enumerate(self.ignore)}
+
+
+def load(data: Any, labels: Any, use: Use | None = None) -> AuditData:
     """Whatever users pass to `audit`."""
+    use = use or Use()
+    found = _opened(data, labels)
+    if isinstance(found, AuditData):
+        if use.names:
+            what, name = next(iter(use.names.items()))
+            raise ValueError(f"audit: {what} must be left out where the data has no columns, got {name!r}")
+        return _with_trusted(found, use.trusted)
+    return from_table(found, labels, use)
+
+
+def _opened(data: Any, labels: Any) -> AuditData | Table:
+    label = labels if isinstance(labels, str) else None
     if isinstance(data, (str, Path)):
-        return read(str(data), labels, text)
+        return read(str(data), labels)
     if isinstance(data, np.ndarray):
         if data.dtype.kind not in "biuf":
             raise ValueError(f"audit: features must be numbers, got an array of {data.dtype}")
@@ -40,12 +63,12 @@ def load(data: Any, labels: Any, text: str | None) -> AuditData:
     if isinstance(data, Tensor):
         return from_tensor(data, _required(labels))
     if hasattr(data, "iloc") and hasattr(data, "columns"):
-        return from_frame(data, _required(labels), text, clean_frame(data))
+        return frame_table(data, label)
     if hasattr(data, "column_names") and hasattr(data, "features"):
-        return from_hugging_face(data, _required(labels), text)
+        return hub_table(data, label)
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], str):
-        values = [str(label) for label in _required(labels)]
-        return from_texts(data, _required(labels), clean_list(values))
+        values = _required(labels)
+        return from_texts(data, values, clean_list([str(value) for value in values]))
     if isinstance(data, Dataset) or (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         return from_dataset(data, None if labels is None else _sequence(labels))
     raise TypeError(
@@ -54,50 +77,129 @@ def load(data: Any, labels: Any, text: str | None) -> AuditData:
     )
 
 
-def read(source: str, labels: Any, text: str | None) -> AuditData:
+def read(source: str, labels: Any) -> AuditData | Table:
     """A file, a folder of images, or hub:owner/name."""
+    label = labels if isinstance(labels, str) else None
     if source.startswith("hub:"):
-        return from_hugging_face(_hub(source.removeprefix("hub:")), _required(labels), text)
+        return hub_table(_hub(source.removeprefix("hub:")), label)
     path = Path(source)
     if path.is_dir():
         files, values = list_folder(path)
         names = [file.relative_to(path).as_posix() for file in files]
-        return from_images(files, values, clean_list(values, "file", names))
+        return from_images(files, values, clean_list(values, "file", names), files=names)
     if not path.is_file():
         raise FileNotFoundError(f"audit: {source} must be a file, a folder of images, or hub:owner/name; not found")
-    suffix = path.suffix.lower()
-    if suffix == ".npy":
+    if path.suffix.lower() == ".npy":
         values = read_array(labels) if isinstance(labels, (str, Path)) else _required(labels)
         return from_tensor(torch.from_numpy(np.ascontiguousarray(_numbers(path))), values)
-    if suffix in (".csv", ".tsv", ".txt"):
-        frame, separator = _read_csv(path)
-        return from_frame(frame, _required(labels), text, clean_frame(frame, separator))
-    if suffix in (".parquet", ".pq"):
-        table = _read_parquet(path)
-        return from_frame(table.to_pandas(), _required(labels), text, _clean_parquet(table))
-    raise ValueError(f"audit: {source} must be .csv, .tsv, .parquet, .npy or a folder of images, got {suffix!r}")
+    table = read_table(path, label)
+    if table is None:
+        raise ValueError(
+            f"audit: {source} must be .csv, .tsv, .jsonl, .parquet, .npy or a folder of images, got {path.suffix!r}"
+        )
+    return table
 
 
-def from_hugging_face(dataset: Any, label: Any, text: str | None) -> AuditData:
-    """A `datasets.Dataset`: its images, or its columns as a table."""
-    if isinstance(label, str) and label not in dataset.column_names:
-        raise ValueError(f"audit: label must be a column, one of {', '.join(dataset.column_names)}; got {label!r}")
-    values = list(dataset[label][:]) if isinstance(label, str) else _sequence(label)
-    feature: Any = dataset.features.get(label) if isinstance(label, str) else None
-    names = feature.names if type(feature).__name__ == "ClassLabel" else None
+def from_table(table: Table, labels: Any, use: Use) -> AuditData:
+    """A table, by what its columns are for."""
+    names = [str(name) for name in table.frame.columns]
+    frame = table.frame.set_axis(names, axis=1)
+    several = (
+        isinstance(labels, (tuple, list)) and 0 < len(labels) < len(frame) and all(each in names for each in labels)
+    )
+    for what, name in [*use.names.items(), *(("label", each) for each in (labels if several else [labels]))]:
+        if isinstance(name, str) and name not in names:
+            raise ValueError(
+                f"audit: {what.partition('[')[0]} must be a column, one of {', '.join(names)}; got {name!r}"
+            )
+    rows = np.arange(len(frame))
+    votes, values = None, labels
+    if several and len(labels) == 1:
+        labels = values = labels[0]
+    elif several:
+        votes = _votes_of_columns(frame, list(labels))
+    elif use.annotator is not None:
+        votes, rows = _votes_of_rows(frame, labels, use)
+    elif use.item is not None:
+        raise ValueError(f"audit: annotator must be given with item, got item={use.item!r} alone")
+    aside = [name for what, name in use.names.items() if what != "text"]
+    if votes is not None:
+        found = dawid_skene(votes, len(rows))
+        has_votes = np.bincount(votes.item, minlength=len(rows)) > 0
+        best = found.posterior.argmax(1)
+        values = [votes.classes[code] if known else None for code, known in zip(best, has_votes, strict=True)]
+        aside += list(labels) if several else [labels]
+    class_names = table.class_names.get(values) if isinstance(values, str) else None
+    values = _required(values)
+    if table.image and use.text is None:
+        given = frame[values].tolist() if isinstance(values, str) else values
+        others = {name: "not the image" for name in names if name != values}
+        about: dict[str, Any] = {"label": values if isinstance(values, str) else "labels", "columns": [table.image]}
+        about |= {"used_as": {table.image: "image"}, "left_out": others}
+        images = [table.images[row] for row in rows.tolist()]
+        files = None if table.files is None else [table.files[row] for row in rows.tolist()]
+        data = from_images(images, given, table.write_clean, class_names, files, about)
+    else:
+        data = from_frame(
+            frame.iloc[rows], values, use.text, table.write_clean, class_names, list(dict.fromkeys(aside))
+        )
+    trusted = frame[use.trusted].tolist() if isinstance(use.trusted, str) else use.trusted
+    if trusted is not None:
+        data = _with_trusted(data, [trusted[row] for row in rows] if votes is not None else trusted)
+    if votes is None:
+        return data
+    votes = votes.to_classes(data.classes).of(data.row)
+    data = replace(data, votes=votes, annotators=dawid_skene(votes, len(data.row)))
+    return replace(
+        data,
+        about=data.about | {"label": labels, "annotators": len(votes.names)},
+        rows=len(frame),
+        row=rows[data.row],
+        skipped=[(int(rows[row]), why) for row, why in data.skipped],
+        unreadable=rows[data.unreadable],
+        files=table.files,
+    )
 
-    def write_clean(folder: Path, flagged: Rows) -> str:
-        keep = np.setdiff1d(np.arange(len(dataset)), flagged)
-        dataset.select(keep).to_parquet(str(folder / "clean.parquet"))
-        return "clean.parquet"
 
-    images = [name for name, kind in dataset.features.items() if type(kind).__name__ == "Image"]
-    if images and text is None:
-        return from_images(hub_images(dataset, images[0]), values, write_clean, names)
-    frame = dataset.to_pandas()
-    if isinstance(label, str):
-        frame = frame.drop(columns=[label])
-    return from_frame(frame, values, text, write_clean, names)
+def _votes_of_columns(frame: Any, labels: list[str]) -> Votes:
+    """Several label columns, one for each annotator."""
+    items = np.tile(np.arange(len(frame)), len(labels))
+    values = [value for name in labels for value in frame[name].tolist()]
+    return read_votes(values, np.repeat(labels, len(frame)).tolist(), items, items)
+
+
+def _votes_of_rows(frame: Any, label: Any, use: Use) -> tuple[Votes, NDArray[np.int64]]:
+    """A row for each label, and the first row of each item."""
+    if not isinstance(label, str):
+        raise ValueError("audit: label must be a column where annotator is given")
+    asked = {label, use.annotator, *use.ignore, *([use.trusted] if isinstance(use.trusted, str) else [])}
+    same = [use.item] if use.item is not None else [name for name in frame.columns if name not in asked]
+    if not same:
+        raise ValueError("audit: item must be given where no column but the label and the annotator is left")
+    keys = frame[same].astype(str).agg("\x1f".join, axis=1)
+    _, first, item = np.unique(keys.to_numpy(dtype=object).astype(str), return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")  # items in the order of the rows
+    place = np.empty(len(first), np.int64)
+    place[order] = np.arange(len(first))
+    item, first = place[item.ravel()], first[order]
+    if len(first) == len(frame):
+        raise ValueError(
+            f"audit: item must be a column that is the same for all labels of one thing, got no two rows alike in "
+            f"{', '.join(map(str, same))}"
+        )
+    votes = read_votes(frame[label].tolist(), frame[use.annotator].tolist(), item, np.arange(len(frame)))
+    return replace(votes, one_row_each=True), first
+
+
+def _with_trusted(data: AuditData, trusted: Any) -> AuditData:
+    if trusted is None:
+        return data
+    values = _sequence(trusted)
+    number = len(data.row) + len(data.skipped)
+    if len(values) != number:
+        raise ValueError(f"audit: trusted must be one truth value for each of the {number:,} rows, got {len(values):,}")
+    chosen = np.array([not is_missing(value) and str(value).strip().lower() not in NO for value in values], dtype=bool)
+    return replace(data, trusted=chosen[data.row])
 
 
 def read_array(path: str | Path) -> Any:
@@ -111,62 +213,6 @@ def read_array(path: str | Path) -> Any:
             raise ValueError(f"audit: labels must be one for each row, got an array of shape {found.shape} in {path}")
         return found
     return path.read_text(encoding="utf-8").splitlines()
-
-
-def clean_frame(frame: Any, separator: str = ",") -> WriteClean:
-    """CSV with the cells as they were."""
-
-    def write(folder: Path, flagged: Rows) -> str:
-        keep = np.setdiff1d(np.arange(len(frame)), flagged)
-        frame.iloc[keep].to_csv(folder / "clean.csv", index=False, sep=separator)
-        return "clean.csv"
-
-    return write
-
-
-def _clean_parquet(table: Any) -> WriteClean:
-    def write(folder: Path, flagged: Rows) -> str:
-        from pyarrow import parquet
-
-        keep = np.setdiff1d(np.arange(len(table)), flagged)
-        parquet.write_table(table.take(keep), folder / "clean.parquet")
-        return "clean.parquet"
-
-    return write
-
-
-def _read_csv(path: Path) -> tuple[Any, str]:
-    """All cells as the text that they are, so that what is written again is the same."""
-    pandas = _pandas()
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            beginning = file.read(65_536)
-        if "\0" in beginning or not beginning.strip():
-            raise ValueError("it is empty" if not beginning.strip() else "it has bytes that no text has")
-        header = next(csv.reader([beginning.partition("\n")[0]]))
-        separator = max(SEPARATORS, key=beginning.partition("\n")[0].count)
-        if len(header) < 2 and separator not in beginning.partition("\n")[0]:
-            raise ValueError("its first line names one column only")
-        frame = pandas.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except (ValueError, csv.Error) as error:  # of pandas too: what cannot be parsed or decoded
-        raise ValueError(f"audit: {path} must be a CSV file in UTF-8: {error}") from None
-    if not isinstance(frame.index, pandas.RangeIndex):
-        raise ValueError(f"audit: {path} must be a CSV file: its lines have more cells than its first line has names")
-    if not len(frame):
-        raise ValueError(f"audit: {path} must have rows, got the names of columns alone")
-    return frame, separator
-
-
-def _read_parquet(path: Path) -> Any:
-    _pandas()
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise ImportError("reading Parquet needs pyarrow: pip install 'adaptivek[audit]'") from None
-    try:
-        return parquet.read_table(path)
-    except (ArrowException, ValueError) as error:
-        raise ValueError(f"audit: {path} must be a Parquet file: {error}") from None
 
 
 def _numbers(path: Path) -> Any:
@@ -193,14 +239,6 @@ def _hub(name: str) -> Any:
     except Exception as error:  # no network, no such data set, no such split: many kinds
         reason = str(error).partition("\n")[0]
         raise ValueError(f"audit: hub:{name} must be a data set of the Hub with a train split: {reason}") from None
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise ImportError("auditing tables needs pandas: pip install 'adaptivek[audit]'") from None
-    return pandas
 
 
 def _required(labels: Any) -> Any:

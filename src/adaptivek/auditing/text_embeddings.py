@@ -23,7 +23,7 @@ def embed_texts(
     """The same rows, with embeddings of their texts for inputs; ``progress`` is told how many of how many are done."""
     if data.kind != "text":
         raise ValueError(f"audit: encoder must be left out where the data are not texts, got {name} for {data.kind}")
-    encoder, texts = load_encoder(name, device), data.content
+    encoder, texts = load_encoder(name, device), data.content if data.beside is None else data.beside[0]
     parts = []
     for start in range(0, len(texts), AT_ONCE):
         parts.append(encoder.encode(texts[start : start + AT_ONCE], show_progress_bar=False))
@@ -32,8 +32,9 @@ def embed_texts(
     x = torch.from_numpy(np.concatenate(parts)).float()
     if not bool(x.isfinite().all()):
         raise ValueError(f"audit: encoder must give finite numbers, got NaN or infinite ones from {name}")
+    x = standardised(x) if data.beside is None else torch.cat([standardised(x), data.beside[1]], 1)
     about = data.about | {"encoder": str(name)}
-    return replace(data, fetch=taken_from(standardised(x)), inputs=x.shape[1], about=about)
+    return replace(data, fetch=taken_from(x), inputs=x.shape[1], about=about)
 
 
 def load_encoder(name: str | Path, device: str) -> Any:

@@ -4,7 +4,7 @@ The rows are split into halves. Two networks share the run, each trained on one 
 they cost what one network on all rows does, and no row is predicted by a network that may have memorised its label.
 
 Half-way the noise is estimated. From then on each network trains on label posteriors from the predictions of the other
-(`label_posterior`), which are updated once. If the noise ratio is not reliable by then, or hard rows are mislabelled
+(`label_posterior`), which are updated once. If no clear noise floor is in sight by then, or hard rows are mislabelled
 more often, posteriors would repeat the networks' errors, and training goes on as before.
 """
 
@@ -32,6 +32,7 @@ from ..support.streams import stream
 from ..support.threads import flops, suited, using
 from .criterion import EarlyLearning, criterion
 from .dynamics import Codes, Dynamics
+from .held_out import folds
 from .label_posterior import label_posterior
 from .noise_estimate import NoiseEstimate, estimate_noise
 from .noise_floor import NoiseRatio
@@ -99,7 +100,7 @@ class Run:
         self.encoder = encoder  # what the inputs were made by, that none goes on with those of another
         self.labels = torch.from_numpy(labels).to(self.device)
         self.done = 0
-        self.halves = _halves(labels, plan.seed)
+        self.halves = folds(labels, 2, plan.seed, "audit halves")
         self.repeats = _repeats(labels, classes)
         self.steps = max(1, min(int(self.repeats[half].sum()) for half in self.halves) // plan.batch_size)
         self.dynamics = Dynamics(len(labels), classes, self.device)
@@ -111,7 +112,7 @@ class Run:
         #: epochs after which label posteriors are set; none where the method keeps no table that they could go into
         updates = plan.epochs >= FEW_EPOCHS and isinstance(self.criterion, EarlyLearning)
         self.updates: tuple[int, ...] = (plan.epochs // 2, plan.epochs * 3 // 4) if updates else ()
-        self.noise: NoiseEstimate | None = None  #: of half-way, if it was reliable
+        self.noise: NoiseEstimate | None = None  #: of half-way, if its floor was clear
         self.threads = 0  #: on a processor, chosen when training begins; 0: they do not matter
 
     def epoch(self, step: Callable[[], None] = lambda: None) -> None:
@@ -145,13 +146,12 @@ class Run:
         return before_update or (done > last and (self.plan.epochs - done) % 3 == 0)
 
     def _update_posterior(self) -> None:
-        """Estimate the noise the first time, and train on label posteriors if the estimate was reliable."""
+        """Estimate the noise the first time, and train on label posteriors if its floor is clear."""
         labels, held_out = self.labels.cpu().numpy(), Predictions(*self.dynamics.held_out.tables())
         first = self.done == self.updates[0]
         if first:
-            in_sample = Predictions(*self.dynamics.in_sample.tables())
-            noise = estimate_noise(held_out, in_sample, labels, self.classes)
-            self.noise = noise if noise.reliable else None
+            noise = estimate_noise(held_out, labels, self.classes)
+            self.noise = noise if noise.even else None
         if self.noise is not None:
             assert isinstance(self.criterion, EarlyLearning)
             ratio = self.noise.ratio.ratio
@@ -247,7 +247,7 @@ class Run:
         """Write all that changes while training; there whole or not at all."""
         parts = [part.state_dict() for part in self._parts]
         dynamics = self.dynamics.state_dict()
-        noise = None if self.noise is None else list(self.noise.ratio)
+        noise = None if self.noise is None else [*self.noise.ratio, self.noise.assumption]
         state = {"parts": parts, "done": self.done, "dynamics": dynamics, "noise": noise, "identity": self.identity()}
         with whole(path) as partial:
             torch.save(state, partial)
@@ -266,15 +266,8 @@ class Run:
         self.done = state["done"]
         if noise is not None:
             assert isinstance(self.criterion, EarlyLearning)
-            self.noise = NoiseEstimate(NoiseRatio(*noise), instance_dependent=False)
+            self.noise = NoiseEstimate(NoiseRatio(*noise[:3]), even=True, assumption=noise[3])
             self.criterion.uses_posterior = True
-
-
-def _halves(labels: Codes, seed: int) -> list[Codes]:
-    """Two halves of the rows, of every class as many."""
-    order = stream(seed, "audit halves").permutation(len(labels))
-    order = order[np.argsort(labels[order], kind="stable")]
-    return [np.sort(order[0::2]), np.sort(order[1::2])]
 
 
 def _repeats(labels: Codes, classes: int) -> Codes:

@@ -1,4 +1,4 @@
-"""The transition matrix, and how likely each label is clean.
+"""The transition matrix by which labels come from classes, and how likely each class is given prediction and label.
 
 A network that has never seen a row says how likely each class is, p(k). The observed label comes from the true class
 through a transition matrix: ``P(label) = sum_k p(k) T[k, label]``. EM finds the matrix that makes the labels most
@@ -11,7 +11,8 @@ symmetric noise, the same for all classes, with 1 parameter; the same with a wei
 K parameters; and the full matrix, with K (K - 1). Schwarz's criterion (BIC) chooses, the full matrix only if it can
 have as little noise as the ratio says.
 
-The ratio may be far off, and rows should be ranked well all the same: see `for_ranking`.
+Networks train on what follows (`label_posterior`). Rows are not ranked by it: where the ratio or the matrix is off, the
+ranking would be worse than that by the probability of the label.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ POWERS = (0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.25, 1.6, 2.0, 2.6, 3.3, 4.5, 6.0, 8.0
 LEAST = 1e-4  #: no class is less likely than this: a network may err
 ITERATIONS = 60  #: of EM, at most
 NEAR = 0.01  #: by which a matrix may have more noise than the ratio at the lowest power
-ANY = 0.01  #: share of the labels that may be anything, when rows are ranked
 PRIOR = 10.0  #: rows' worth by which each class is pulled towards symmetric noise
 MOST_ROWS = 50_000  #: more would hardly change the matrix
 CHUNK = 500_000
@@ -41,11 +41,6 @@ class NoiseModel(NamedTuple):
     power: float  #: to which predictions are taken
     symmetric: bool  #: the noise is the same for all classes
     class_weights: Floats  #: (K,) by which the probability of each class is multiplied
-
-
-class Posterior(NamedTuple):
-    clean: Floats  #: (n,) the probability that the label is clean
-    best_other: Codes  #: (n,) the most likely class other than the label
 
 
 def fit(predictions: Predictions, labels: Codes, classes: int, ratio: float, seed: int = 0) -> NoiseModel:
@@ -64,34 +59,6 @@ def fit(predictions: Predictions, labels: Codes, classes: int, ratio: float, see
             continue  # more noise than there is, though p is as flat as can be: it explains uncertainty, not noise
         found.append((likelihood * len(labels) - math.log(len(labels)) / 2 * parameters, model))
     return max(found, key=lambda pair: pair[0])[1]
-
-
-def for_ranking(model: NoiseModel, instance_dependent: bool = False) -> NoiseModel:
-    """The same with p no flatter than the network says, and no transition ruled out.
-
-    Too low a ratio flattens p and empties the matrix, and all labels look clean. So the order of the rows must not
-    depend on the ratio. Without noise it is that of the probability of the label. So it is if the noise is
-    ``instance_dependent``, which the matrix cannot express.
-    """
-    classes = len(model.transition)
-    if instance_dependent:
-        model = NoiseModel(np.eye(classes), 1.0, True, np.ones(classes))
-    return model._replace(power=max(1.0, model.power), transition=(1 - ANY) * model.transition + ANY / classes)
-
-
-def posterior(predictions: Predictions, labels: Codes, model: NoiseModel) -> Posterior:
-    """How likely each label is clean, and the most likely class if it is not."""
-    clean, other = np.empty(len(labels), np.float32), np.empty(len(labels), np.int64)
-    for start in range(0, len(labels), CHUNK):
-        part = slice(start, start + CHUNK)
-        observed = labels[part]
-        p, candidates = _to_power(predictions.of(part), observed, len(model.transition), model.power)
-        joint = _joint(p, candidates, observed, model)
-        clean[part] = _label_share(joint, candidates, observed)
-        # by the prediction where the matrix has no transition from there to this label
-        joint = np.where(candidates == observed[:, None], -1.0, joint + 1e-9 * p)
-        other[part] = np.take_along_axis(candidates, joint.argmax(1)[:, None], 1)[:, 0]
-    return Posterior(clean, other)
 
 
 def class_posterior(predictions: Predictions, labels: Codes, model: NoiseModel) -> tuple[Floats, Codes]:
