@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint types pytest docs docs-serve wheel clean
+.PHONY: demo test check lint types pytest docs docs-serve numbers wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/adaptivek bench --preset demo --out runs/demo
@@ -31,6 +31,10 @@ docs: $(VENV)/installed
 
 docs-serve: $(VENV)/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --open
+
+# which numbers in the documents are older than the code they describe
+numbers: $(VENV)/installed
+	$(BIN)/python benchmarks/doc_numbers.py
 
 wheel: $(VENV)/installed
 	$(BIN)/python -m build --wheel --no-isolation

@@ -33,8 +33,8 @@ def choose(table: Sequence[Row], rate: float, *methods: str) -> Row | None:
     return min(found, key=unlike, default=None)
 
 
-def selection_quality(row: Row, methods: Sequence[str]) -> Picture:
-    """(a) Precision and recall per epoch."""
+def selection_quality(row: Row, methods: Sequence[str], mark: str = "") -> Picture:
+    """(a) Precision and recall per epoch. ``mark`` keeps apart what is drawn several times, here and below."""
     shown = [method for method in (ADAPTIVE_K, MKL) if row.has(method)]
     panels: list[Panel] = []
     records = [record for method in shown for result in row.cells[method].results for record in result.epochs]
@@ -54,7 +54,7 @@ def selection_quality(row: Row, methods: Sequence[str]) -> Picture:
         axes.set_ylim(low - 0.03, 1.02)
         shade_warmup(axes, row)
         draw.percents(axes)
-        panels.append(Panel(title, draw.svg(figure, f"quality-{name}", f"{name} per epoch")))
+        panels.append(Panel(title, draw.svg(figure, f"quality{mark}-{name}", f"{name} per epoch")))
     keys = (
         *method_keys(methods, shown), Key("clean share of the data: keeping at random", "muted", ":"),
         Key("plain training", "muted", ""),
@@ -63,7 +63,7 @@ def selection_quality(row: Row, methods: Sequence[str]) -> Picture:
     return Picture("quality", title, f"Averaged over the mini-batches of an epoch. {SEEDS}", keys, tuple(panels), True)
 
 
-def batches(row: Row, methods: Sequence[str]) -> Picture:
+def batches(row: Row, methods: Sequence[str], mark: str = "") -> Picture:
     """(b) Clean share of each mini-batch against the share kept."""
     shown = [method for method in (ADAPTIVE_K, MKL) if row.has(method)]
     panels: list[Panel] = []
@@ -83,9 +83,9 @@ def batches(row: Row, methods: Sequence[str]) -> Picture:
         draw.percents(axes)
         about = "share kept and clean share over mini-batches"
         panels.append(
-            Panel(f"{named(method)} over the epoch, one seed", draw.svg(figure, f"batches-{len(panels)}", about))
+            Panel(f"{named(method)} over the epoch, one seed", draw.svg(figure, f"batches{mark}-{len(panels)}", about))
         )
-        panels.append(_kept_against_clean(method, details, colour, f"batches-{len(panels)}"))
+        panels.append(_kept_against_clean(method, details, colour, f"batches{mark}-{len(panels)}"))
     keys = (Key("truly clean", "ink", "--"), *method_keys(methods, shown))
     reading = (
         "The share of a mini-batch that is truly clean changes by chance. A method that sees it follows it; one "
@@ -96,7 +96,7 @@ def batches(row: Row, methods: Sequence[str]) -> Picture:
     return Picture("batches", title, reading, keys, tuple(panels), True)
 
 
-def losses(row: Row) -> Picture:
+def losses(row: Row, mark: str = "") -> Picture:
     """(c) Mean and spread of clean and of noisy losses over training, with the threshold."""
     panels: list[Panel] = []
     shown = [method for method in (ADAPTIVE_K, VANILLA) if row.has(method)]
@@ -116,7 +116,7 @@ def losses(row: Row) -> Picture:
         axes.set_ylim(0, 1.05 * max(top, 0.1))
         shade_warmup(axes, row)
         draw.whole_numbers(axes)
-        panels.append(Panel(named(method), draw.svg(figure, f"losses-{len(panels)}", "losses per epoch")))
+        panels.append(Panel(named(method), draw.svg(figure, f"losses{mark}-{len(panels)}", "losses per epoch")))
     keys = (
         Key("clean labels", "clean"), Key("noisy labels", "noisy", "-."),
         Key("threshold: what is below is kept", "ink", "--"), Key("plain training", "muted", ""),
@@ -129,7 +129,7 @@ def losses(row: Row) -> Picture:
     )
 
 
-def histograms(row: Row) -> Picture:
+def histograms(row: Row, mark: str = "") -> Picture:
     """(e) Clean and noisy losses at stages of training."""
     panels: list[Panel] = []
     edges = [REACH * number / BINS for number in range(BINS + 1)]
@@ -156,7 +156,7 @@ def histograms(row: Row) -> Picture:
             axes.set_xticks(range(0, int(REACH) + 1, 2))
             axes.minorticks_off()
             title = f"{named(method)}, epoch {epoch}"
-            panels.append(Panel(title, draw.svg(figure, f"histogram{len(panels)}", "histogram of losses")))
+            panels.append(Panel(title, draw.svg(figure, f"histogram{mark}{len(panels)}", "histogram of losses")))
     keys = (Key("clean labels", "clean"), Key("noisy labels", "noisy"), Key("threshold", "ink", "--"))
     reading = (
         "The upright scale is logarithmic. Where the two lie apart, the loss can separate them. Where the noisy labels "

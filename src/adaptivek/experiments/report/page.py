@@ -121,7 +121,7 @@ def page(results: Sequence[Result], others: Sequence[str] = ()) -> str:
         shades=SHADES,
         measures=MEASURES,
         methods=[named(method) for method in methods],
-        accuracies={measure: [_accuracy_line(row, methods, measure) for row in table] for measure in MEASURES},
+        accuracies={measure: [accuracy_line(row, methods, measure) for row in table] for measure in MEASURES},
         gap_methods=[named(method) for method in methods if method not in (ORACLE, VANILLA)],
         gap_lines=[_gap_line(row, methods) for row in table if row.setting.rate > 0],
         gap_median=[
@@ -155,7 +155,7 @@ def _summary(results: Sequence[Result], table: Sequence[Row]) -> dict[str, objec
     }
 
 
-def _accuracy_line(row: Row, methods: Sequence[str], measure: Measure) -> list[Entry]:
+def accuracy_line(row: Row, methods: Sequence[str], measure: Measure) -> list[Entry]:
     """A row of the accuracy table, from the setting to the last method."""
     winners = row.winners(measure)
     most = max(len(cell.results) for cell in row.cells.values())

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .tables import PAPER_SETTINGS, Row, all_methods, counted, ranked
+from .tables import PAPER_SETTINGS, Row, all_methods, counted, paper_settings, ranked
 from .text import named, needed, own_data, rate_name, setting_name, short
 
 MOST_COLUMNS = 8  # of methods; more are rows
@@ -23,6 +23,10 @@ def show(console: Console, table: Sequence[Row], failed: int, others: Sequence[s
         counts.add_row(last.text, *both, f"{last.paper} of {PAPER_SETTINGS}")
     if counts.rows:
         console.print(counts)
+    if there := paper_settings(table):
+        console.print(
+            f"{there} of the paper's {PAPER_SETTINGS} settings are here, with all five methods", highlight=False
+        )
     methods = all_methods(table)
     if min(len(methods), len(table)) > MOST_COLUMNS:
         console.print("\nTest accuracy at the last epoch, above the middle method of a setting:", highlight=False)

@@ -29,7 +29,7 @@ from .tables import (
 
 NAMES = {
     "oracle": "Oracle", "vanilla": "Vanilla", "mkl": "MKL", "vanilla+mkl": "Vanilla+MKL", "adaptive-k": "Adaptive-k",
-    "label-memory": "Label memory",
+    "label-memory": "Label memory", "label-posterior": "Label posterior", "elr": "ELR",
     "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "imdb": "IMDB", "sarcasm": "Sarcasm",
     "hotel": "Hotel reviews", "20newsgroups": "20 newsgroups", "digits": "Digits",
 }  # fmt: skip
