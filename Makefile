@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint types pytest numbers wheel clean
+.PHONY: demo test check lint types pytest docs docs-serve numbers wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/adaptivek bench --preset demo --out runs/demo
@@ -24,6 +24,13 @@ types: $(VENV)/installed
 
 pytest: $(VENV)/installed
 	$(BIN)/python -m pytest --numprocesses auto
+
+# the site, in build/site; --strict: a link that leads nowhere is an error
+docs: $(VENV)/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(VENV)/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --open
 
 # which numbers in the documents are older than the code they describe
 numbers: $(VENV)/installed

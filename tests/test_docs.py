@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import adaptivek
-from adaptivek.methods import METHODS, defaults
+from adaptivek.methods import METHODS, defaults, needs
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
@@ -43,7 +43,9 @@ def blocks(page: Path) -> list[str]:
 
 
 def code() -> list[tuple[str, str]]:
-    return [(page.relative_to(ROOT).as_posix(), block) for page in PAGES for block in blocks(page)]
+    """Of all pages but the tutorials, whose blocks go on from each other: tests/test_site.py runs these."""
+    pages = [page for page in PAGES if page.parent.name != "tutorials"]
+    return [(page.relative_to(ROOT).as_posix(), block) for page in pages for block in blocks(page)]
 
 
 FRAMEWORKS = pytest.mark.filterwarnings(  # what Lightning and the Trainer remark on small data without a GPU
@@ -85,7 +87,9 @@ def test_pages_have_the_same_headings_and_the_real_parameters(name):
     assert f'`adaptivek.{method.__name__}({values.replace("1e-08", "1e-8")})`, by name `"{name}"`' in page
     for parameter in defaults(method):
         assert f"| `{parameter}` |" in page
-    assert f"| [`{name}`](docs/methods/{name}.md) | {method.summary.split(' (')[0]}" in (ROOT / "README.md").read_text()
+    listed = ", ".join(needs(method)) or "-"
+    line = f"| [`{name}`](methods/{name}.md) | {method.summary} | {listed} |"
+    assert (ROOT / "docs/methods.md").read_text().count(line) == 1, line
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -93,6 +97,8 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+    for target in re.findall(r'(?:src|srcset|href)="([^"#]+)"', page.read_text()):
+        assert (page.parent / target).exists(), target
 
 
 @pytest.mark.parametrize("page", IN_THE_FIELDS_WORDS, ids=lambda page: page.name)
@@ -161,7 +167,7 @@ def test_the_examples_of_integrations_print_both_accuracies(name, monkeypatch, c
     assert len(accuracies) == 2
     assert "vanilla" in accuracies
     assert all(0 < float(accuracy) <= 1 for accuracy in accuracies.values())
-    assert f"examples/{name}.py" in (ROOT / "docs/integrations.md").read_text()
+    assert any(f"examples/{name}.py" in page.read_text() for page in (ROOT / "docs/guides").glob("*.md"))
 
 
 @FRAMEWORKS
@@ -184,4 +190,4 @@ def test_the_example_of_fine_tuning_prints_both_accuracies(tmp_path, monkeypatch
     plain, selected = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"vanilla +test accuracy [01]\.\d+", plain)
     assert re.fullmatch(r"selection +test accuracy [01]\.\d+, noise found \d\.\d+", selected)
-    assert "examples/finetune_text.py" in (ROOT / "docs/integrations.md").read_text()
+    assert "examples/finetune_text.py" in (ROOT / "docs/guides/fine-tune.md").read_text()
