@@ -249,7 +249,8 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="the tables alone, from the lines that are there")
     given = parser.parse_args()
     if given.speed:
-        return speed()
+        speed()
+        return
     given.out.mkdir(parents=True, exist_ok=True)
     path, made = given.out / "results.jsonl", cells()
     lines = read_lines(path)

@@ -33,7 +33,7 @@ WIDE = 0.2  #: an interval of the floor beyond which it is not reliable
 FAR = 0.03  #: by which confident contradictions may exceed the floor's interval
 
 FLOOR = "The ratio assumes that hard rows are mislabelled no more often than easy ones."
-COUNTED = "The ratio counts labels that are contradicted with at least the confidence usual for the predicted class."
+COUNTED = "Counted as noisy are labels contradicted with at least the confidence that is usual for the predicted class."
 
 
 class NoiseEstimate(NamedTuple):

@@ -95,7 +95,8 @@ def page(result: AuditResult, shown: Shown, title: str) -> str:
 def summary(result: AuditResult) -> dict[str, object]:
     low, high = (min(1.0, max(0.0, value)) for value in (result.noise_ratio_low, result.noise_ratio_high))
     return {
-        "ratio": percent(result.noise_ratio),
+        # where the ratio is not known, no single number stands out
+        "ratio": percent(result.noise_ratio) if result.known else f"{100 * low:.0f} to {100 * high:.0f} %",
         "low": percent(low),
         "high": percent(high),
         "part": 100 * result.noise_ratio,
