@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint types pytest wheel clean
+.PHONY: demo test check lint types pytest wheel dist test-matrix clean
 
 demo: $(VENV)/installed
 	$(BIN)/adaptivek bench --preset demo --out runs/demo
@@ -28,10 +28,26 @@ pytest: $(VENV)/installed
 wheel: $(VENV)/installed
 	$(BIN)/python -m build --wheel --no-isolation
 
+# what is uploaded: built, and looked at by twine and check-wheel-contents
+dist: $(VENV)/release
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+
+# the tests on every Python that is here, and on the oldest PyTorch; ARGS go to pytest
+SESSIONS ?= tests-3.11 tests-3.12 tests-3.13 oldest-3.11
+test-matrix: $(VENV)/release
+	$(BIN)/nox --session $(SESSIONS) -- $(ARGS)
+
+$(VENV)/release: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[release]'
+	touch $@
+
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .nox build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from .auditing.audit import audit as audit
     from .auditing.result import AuditResult as AuditResult
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: loaded when they are first used: most training loops need none of them
 _LATER = {"audit": ".auditing.audit", "AuditResult": ".auditing.result"}
