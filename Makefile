@@ -36,7 +36,7 @@ dist: $(VENV)/release
 	$(BIN)/check-wheel-contents dist/*.whl
 
 # the tests on every Python that is here, and on the oldest PyTorch; ARGS go to pytest
-SESSIONS ?= tests-3.11 tests-3.12 tests-3.13 oldest-3.11
+SESSIONS ?= tests-3.11 tests-3.12 tests-3.13 oldest
 test-matrix: $(VENV)/release
 	$(BIN)/nox --session $(SESSIONS) -- $(ARGS)
 

@@ -20,8 +20,8 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def oldest(session: nox.Session) -> None:
-    """With the oldest PyTorch and NumPy of pyproject.toml, and whatever else goes with them."""
-    session.install("torch==2.4.0", "numpy==1.26.0", ".[all,lightning,sklearn,test]")
+    """With the oldest PyTorch, NumPy and Arrow of pyproject.toml, and whatever goes with them."""
+    session.install("torch==2.4.0", "numpy==1.26.0", "pyarrow==15.0.2", ".[all,lightning,sklearn,test]")
     _pytest(session)
 
 
