@@ -32,8 +32,8 @@ SLOW = {
     for name in (
         "audit", "audit_command", "audit_encoder", "audit_estimates", "audit_page", "audit_posterior", "bench",
         "benchmarks", "command", "compiled", "cuda_graph", "distributed", "docs", "huggingface", "imports",
-        "label_memory", "label_posterior", "lightning", "own_data", "own_method", "package", "real", "records",
-        "report", "report_many", "report_own", "report_page", "sklearn", "stacked", "store", "theory_files", "train",
+        "label_memory", "label_posterior", "lightning", "loggers", "own_data", "own_method", "package", "real",
+        "records", "report", "report_many", "report_own", "report_page", "sklearn", "stacked", "store", "theory_files", "train",
     )
 }  # fmt: skip
 
