@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+AXE := tests/node_modules/axe-core/axe.min.js
 
 .PHONY: demo test check lint types pytest wheel dist test-matrix clean
 
@@ -22,8 +23,12 @@ lint: $(VENV)/installed
 types: $(VENV)/installed
 	$(BIN)/mypy
 
-pytest: $(VENV)/installed
+pytest: $(VENV)/installed $(AXE)
 	$(BIN)/python -m pytest --numprocesses auto
+
+# for the tests of the pages; without npm these are skipped
+$(AXE): tests/package-lock.json
+	npm ci --silent --ignore-scripts --prefix tests && touch $@ || echo "no axe-core: its tests are skipped"
 
 wheel: $(VENV)/installed
 	$(BIN)/python -m build --wheel --no-isolation
@@ -50,4 +55,4 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .nox build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .nox tests/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,7 +15,7 @@ except ImportError:
 
 from ..support.files import plain
 
-KEPT, LEFT_OUT, INK, MUTED = "#2166ac", "#cb4a2f", "#1a2230", "#8a93a0"  # those of the pages
+KEPT, LEFT_OUT, INK, MUTED = "#2166ac", "#c04128", "#1a2230", "#8a93a0"  # those of the pages
 #: text from data: a dollar sign is a dollar sign, not mathematics
 AS_IT_IS: dict[str, Any] = {"parse_math": False}
 

@@ -263,4 +263,4 @@ def _recipes(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
         [field.name.replace("_", " "), *(plain(str(getattr(recipe, field.name))) for _, recipe in columns)]
         for field in dataclasses.fields(Recipe)
     ]
-    return ["", *(named(dataset) for dataset, _ in columns)], lines
+    return ["recipe", *(named(dataset) for dataset, _ in columns)], lines
