@@ -17,6 +17,7 @@ from ..store import Result, Store
 from . import closeups, figures
 from .tables import (
     ADAPTIVE_K,
+    DEFAULT,
     MKL,
     ORACLE,
     PAPER_SETTINGS,
@@ -69,7 +70,6 @@ class Entry:
     look: str = ""
     best: bool = False
     bar: float | None = None  #: length of a bar below the text, from 0 to 1
-    aside: str = ""  #: for narrow screens, where some columns have no room
 
 
 def read(folder: str | Path) -> tuple[list[Result], list[str]]:
@@ -114,7 +114,8 @@ def page(results: Sequence[Result], others: Sequence[str] = ()) -> str:
         style=shared_style(),
         version=__version__,
         summary=_summary(results, table),
-        claims=counted(table),
+        claims=[both for both in counted(table) if both[0].paper is not None],
+        claims_of_default=[both for both in counted(table) if both[0].paper is None],
         own=own_data(table),
         paper_settings=PAPER_SETTINGS,
         setting_name=setting_name,
@@ -196,7 +197,7 @@ def _gap_line(row: Row, methods: Sequence[str]) -> list[Entry]:
 def _setting_entries(row: Row) -> list[Entry]:
     setting = row.setting
     return [
-        Entry(named(setting.dataset), named(setting.dataset).lower(), plain(setting.variant), aside=setting.noise),
+        Entry(named(setting.dataset), named(setting.dataset).lower(), plain(setting.variant)),
         Entry(setting.noise, setting.noise),
         Entry(rate_name(setting.rate), setting.rate),
     ]
@@ -230,10 +231,10 @@ def _pictures(table: Sequence[Row], methods: Sequence[str]) -> dict[str, Picture
     pictures = (
         [figures.overview(finished_rows, methods), figures.accuracies(finished_rows, methods)] if finished_rows else []
     )
-    compared = closeups.choose(table, 0.4, ADAPTIVE_K, MKL) or closeups.choose(table, 0.4, ADAPTIVE_K)
+    compared = closeups.choose(table, 0.4, ADAPTIVE_K, wanted=(MKL, DEFAULT))
     if compared is not None:
         pictures += [closeups.selection_quality(compared, methods), closeups.batches(compared, methods)]
-    looked_into = closeups.choose(table, 0.3, ADAPTIVE_K)
+    looked_into = closeups.choose(table, 0.3, ADAPTIVE_K, wanted=(DEFAULT, VANILLA))
     if looked_into is not None:
         pictures += [closeups.losses(looked_into), closeups.histograms(looked_into)]
     if any(row.has(ADAPTIVE_K) for row in table):

@@ -16,7 +16,9 @@ from ..store import Result
 
 #: accuracy of the last epoch, or the best one on the test set, as the paper reports it
 Measure = Literal["last", "best"]
+MEASURES: tuple[Measure, Measure] = ("last", "best")
 ORACLE, VANILLA, MKL, VANILLA_MKL, ADAPTIVE_K = PAPER_METHODS
+DEFAULT = "label-memory"  #: of `Selection`
 #: what the paper counts, of its 28 settings
 PAPER_SETTINGS, BEATS_VANILLA, BEATS_MKL, CLOSEST = 28, 21, 27, 18
 
@@ -109,12 +111,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Claim:
-    """In how many settings a claim of the paper holds."""
+    """In how many settings a claim holds."""
 
     text: str
     holds: int
     settings: int
-    paper: int
+    paper: int | None  #: of the paper's 28, where it is a claim of the paper
     against: tuple[Setting, ...]  #: where it does not hold
 
 
@@ -218,12 +220,13 @@ def ranked(table: Sequence[Row]) -> list[tuple[str, float, int]]:
 
 
 def foremost(table: Sequence[Row], most: int) -> list[str]:
-    """The paper's five and so many of the others that there is a colour for each, of ``most``: the best of them."""
+    """The paper's five, the default and the best of the others: as many as there are colours, ``most``."""
     methods = all_methods(table)
     room = most - len(PAPER_METHODS)
     others = [method for method in methods if method not in PAPER_METHODS]
     if len(others) > room:
-        others = [method for method, *_ in ranked(table) if method in others and method == alone(method)][:room]
+        best = [method for method, *_ in ranked(table) if method in others and method == alone(method)]
+        others = sorted(best, key=lambda method: method != DEFAULT)[:room]
     return [method for method in methods if method in PAPER_METHODS or method in others]
 
 
@@ -244,14 +247,6 @@ def failures(results: Sequence[Result]) -> list[Failure]:
 def claims(table: Sequence[Row], measure: Measure) -> list[Claim]:
     """The paper's three, by means over seeds, counted over the settings with noise that have all that is compared."""
     noisy = [row for row in table if row.setting.rate > 0]
-
-    def beats(rival: str) -> dict[Setting, bool]:
-        return {
-            row.setting: row.stat(ADAPTIVE_K, measure).mean > row.stat(rival, measure).mean
-            for row in noisy
-            if row.has(ADAPTIVE_K, rival)
-        }
-
     closest = {}
     for row in noisy:
         if row.has(*PAPER_METHODS):
@@ -259,20 +254,39 @@ def claims(table: Sequence[Row], measure: Measure) -> list[Claim]:
             away = {name: abs(oracle - row.stat(name, measure).mean) for name in PAPER_METHODS if name != ORACLE}
             closest[row.setting] = away[ADAPTIVE_K] == min(away.values())
     asked = (
-        ("Adaptive-k beats Vanilla", beats(VANILLA), BEATS_VANILLA),
-        ("Adaptive-k beats MKL", beats(MKL), BEATS_MKL),
+        ("Adaptive-k beats Vanilla", _beats(noisy, ADAPTIVE_K, VANILLA, measure), BEATS_VANILLA),
+        ("Adaptive-k beats MKL", _beats(noisy, ADAPTIVE_K, MKL, measure), BEATS_MKL),
         ("Adaptive-k is closest to Oracle", closest, CLOSEST),
     )
+    return [_claim(*each) for each in asked]
+
+
+def claims_of_default(table: Sequence[Row], measure: Measure) -> list[Claim]:
+    """What one would ask of the default method, counted likewise; no claims of the paper."""
+    noisy = [row for row in table if row.setting.rate > 0]
+    rivals = {"Vanilla": VANILLA, "MKL": MKL, "Adaptive-k": ADAPTIVE_K}
     return [
-        Claim(text, sum(found.values()), len(found), paper, tuple(each for each, holds in found.items() if not holds))
-        for text, found, paper in asked
+        _claim(f"Label memory beats {name}", _beats(noisy, DEFAULT, rival, measure)) for name, rival in rivals.items()
     ]
 
 
 def counted(table: Sequence[Row]) -> list[tuple[Claim, Claim]]:
-    """The claims that there is a setting to count for, by the last epoch and by the best."""
-    both = zip(claims(table, "last"), claims(table, "best"), strict=True)
-    return [(last, best) for last, best in both if last.settings]
+    """The claims that there is a setting to count for, by the last epoch and by the best; the paper's first."""
+    last, best = (claims(table, measure) + claims_of_default(table, measure) for measure in MEASURES)
+    return [both for both in zip(last, best, strict=True) if both[0].settings]
+
+
+def _beats(noisy: Sequence[Row], method: str, rival: str, measure: Measure) -> dict[Setting, bool]:
+    return {
+        row.setting: row.stat(method, measure).mean > row.stat(rival, measure).mean
+        for row in noisy
+        if row.has(method, rival)
+    }
+
+
+def _claim(text: str, found: dict[Setting, bool], paper: int | None = None) -> Claim:
+    against = tuple(setting for setting, holds in found.items() if not holds)
+    return Claim(text, sum(found.values()), len(found), paper, against)
 
 
 def median_gap_closed(table: Sequence[Row], method: str, measure: Measure) -> float | None:

@@ -20,7 +20,7 @@ def show(console: Console, table: Sequence[Row], failed: int, others: Sequence[s
     counts = Table("", "last epoch", "best epoch on test", "the paper", box=None, pad_edge=False)
     for last, best in counted(table):
         both = (f"{claim.holds} of {claim.settings}" for claim in (last, best))
-        counts.add_row(last.text, *both, f"{last.paper} of {PAPER_SETTINGS}")
+        counts.add_row(last.text, *both, "-" if last.paper is None else f"{last.paper} of {PAPER_SETTINGS}")
     if counts.rows:
         console.print(counts)
     methods = all_methods(table)

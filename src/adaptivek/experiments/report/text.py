@@ -180,7 +180,7 @@ def _claims_markdown(table: Sequence[Row]) -> str:
     lines = [["claim", "last epoch", "best epoch on the test set", "the paper"]]
     for last, best in counted(table):
         counts = (f"{each.holds} of {each.settings}" for each in (last, best))
-        lines.append([last.text, *counts, f"{last.paper} of {PAPER_SETTINGS}"])
+        lines.append([last.text, *counts, "-" if last.paper is None else f"{last.paper} of {PAPER_SETTINGS}"])
     return _markdown_table(lines, "lrrr") if len(lines) > 1 else ""
 
 
