@@ -164,7 +164,8 @@ def _accuracy_line(row: Row, methods: Sequence[str], measure: Measure) -> list[E
     for method in methods:
         if not row.has(method):
             cell = row.cells.get(method)
-            line.append(Entry(DASH, "", f"{cell.failed} failed" if cell is not None and cell.failed else "not run"))
+            failed = cell is not None and cell.failed
+            line.append(Entry(DASH, "", f"{failed} failed") if failed else Entry(DASH, "", "not run", "absent"))
             continue
         stat, distance = row.stat(method, measure), row.distance(method, measure)
         details = [] if math.isnan(stat.std) else [f"± {percent(stat.std)}"]
