@@ -205,6 +205,6 @@ def test_bash_completes_commands_and_options(tmp_path, capsys):
 def test_other_shells_get_a_script_that_knows_the_commands(shell, capsys):
     with pytest.raises(SystemExit) as left:
         main(["completion", shell])
-    assert left.value.code == 0
+    assert not left.value.code
     script = capsys.readouterr().out
     assert all(name in script for name in ("audit", "train", "noise-rate"))

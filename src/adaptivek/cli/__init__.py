@@ -18,7 +18,10 @@ try:
     from .theory import theory
     from .train import train
 except ImportError:
-    sys.exit("the adaptivek command needs more than the library: pip install 'adaptivek[cli]'")
+    sys.exit(
+        "the adaptivek command needs more than the library: pip install 'adaptivek[cli]', or without installing: "
+        "pipx run --spec 'adaptivek[all]' adaptivek"
+    )
 
 DESCRIPTION = f"""\
 Train good models on badly labelled data (adaptivek {__version__}).
