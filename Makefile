@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 AXE := tests/node_modules/axe-core/axe.min.js
 
-.PHONY: demo test check lint types pytest wheel dist test-matrix clean
+.PHONY: demo test check lint types pytest numbers wheel dist test-matrix clean
 
 demo: $(VENV)/installed
 	$(BIN)/adaptivek bench --preset demo --out runs/demo
@@ -29,6 +29,10 @@ pytest: $(VENV)/installed $(AXE)
 # for the tests of the pages; without npm these are skipped
 $(AXE): tests/package-lock.json
 	npm ci --silent --ignore-scripts --prefix tests && touch $@ || echo "no axe-core: its tests are skipped"
+
+# which numbers in the documents are older than the code they describe
+numbers: $(VENV)/installed
+	$(BIN)/python benchmarks/doc_numbers.py
 
 wheel: $(VENV)/installed
 	$(BIN)/python -m build --wheel --no-isolation

@@ -22,7 +22,7 @@ import skip_settled
 from measurements import read_lines
 
 from adaptivek.experiments.bench import bench
-from adaptivek.experiments.spec import RECIPES, Recipe, RunSpec
+from adaptivek.experiments.spec import RECIPES, TEXT_RECIPE, Recipe, RunSpec
 from adaptivek.experiments.store import Store
 from adaptivek.methods import METHODS
 
@@ -107,7 +107,9 @@ def _error(text: str, errors: list[float]) -> str:
 
 
 def _recipe(dataset: str, method: str) -> Recipe:
-    return rivals.recipe(method) if dataset in rivals.DATASETS else RECIPES[dataset]
+    if dataset in rivals.DATASETS:
+        return rivals.recipe(method)
+    return TEXT_RECIPE if RECIPES[dataset].network.startswith("text") else RECIPES[dataset]
 
 
 def _entry(value: float | None, low: float, high: float) -> str:

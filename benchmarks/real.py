@@ -67,12 +67,19 @@ def main(arguments: list[str] | None = None) -> int:
         from real_table import details, human_labels, summary, write
 
         results = current(line for path in sorted(given.results.glob("*.jsonl")) for line in read_lines(path))
-        pools = {"Development pool": pool(results, True), "Held back": pool(results, False)}
+        small = {
+            "Development pool": pool(results, development=True, fine_tuned=False),
+            "Held back": pool(results, development=False, fine_tuned=False),
+        }
+        pools = small | {
+            "Fine-tuned, development pool": pool(results, development=True, fine_tuned=True),
+            "Fine-tuned, held back": pool(results, development=False, fine_tuned=True),
+        }
         blocks = {f"{name}, summary": summary(found) for name, found in pools.items()}
         blocks |= {f"{name}, details": details(found) for name, found in pools.items()}
         blocks["Human labels"] = human_labels(read_lines(given.human_labels))
-        if any(found.settings for found in pools.values()):
-            draw(pools, given.page.parent / "figures" / "real.svg")
+        if any(found.settings for found in small.values()):
+            draw(small, given.page.parent / "figures" / "real.svg")
             blocks["Figure"] = "![Share of the gap to the Oracle that each method closes](figures/real.svg)"
         write(given.page, blocks)
         return 0

@@ -121,9 +121,10 @@ class Comparison:
         return sorted(self._lines.get((setting, method), {}).keys() & self._lines[setting, PLAIN].keys())
 
 
-def pool(results: dict[Job, Line], development: bool) -> Comparison:
-    """The development pool, or what was held back."""
-    return Comparison(results, [setting for setting in settings() if setting.development == development])
+def pool(results: dict[Job, Line], development: bool, fine_tuned: bool) -> Comparison:
+    """The development pool, or what was held back; of the pre-trained network, or of the small ones."""
+    wanted = [one for one in settings() if (one.network == "encoder") == fine_tuned]
+    return Comparison(results, [one for one in wanted if one.development == development])
 
 
 def tells_truth(method: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from adaptivek.experiments.spec import RECIPES
+from adaptivek.experiments.spec import TEXT_RECIPE
 from adaptivek.method import Method, describe
 from adaptivek.methods import METHODS, build, find, needs
 
@@ -65,14 +65,13 @@ class FromScratch(Recipe):
     """As `adaptivek bench` trains texts."""
 
     def learning_rate_at(self, step: int, steps: int, epoch: int) -> float:
-        return RECIPES["sarcasm"].learning_rate_at(epoch)
+        return TEXT_RECIPE.learning_rate_at(epoch)
 
 
-_TEXTS = RECIPES["sarcasm"]
 NETWORKS: dict[str, Recipe] = {
     "encoder": FineTuning(5e-5, (3, 1, 10), weight_decay=0.01, bfloat16=True),
     "perceptron": Recipe(1e-3, (15,)),
-    "text-bag": FromScratch(_TEXTS.learning_rate, (_TEXTS.epochs,), _TEXTS.batch_size),
+    "text-bag": FromScratch(TEXT_RECIPE.learning_rate, (TEXT_RECIPE.epochs,), TEXT_RECIPE.batch_size),
 }
 
 

@@ -1,11 +1,14 @@
 """What two processes must agree on; run by `test_distributed` under torchrun. Not a test file by itself.
 
-Every check compares with the same work on the whole batch in one process (``distributed=False``).
+Every check compares with the same work on the whole batch in one process (``distributed=False``). Some of them take
+any even number of processes: `torchrun --nproc-per-node 4 -m tests.ranks sharded resumed accelerated`.
 """
 
 from __future__ import annotations
 
 import copy
+import io
+import sys
 import warnings
 from contextlib import nullcontext
 from datetime import timedelta
@@ -19,7 +22,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 import adaptivek
 
@@ -50,7 +53,11 @@ def batch(seed: int, size: int = 64) -> tuple[torch.Tensor, torch.Tensor, torch.
 
 
 def part(sizes: tuple[int, int]) -> slice:
-    return slice(0, sizes[0]) if dist.get_rank() == 0 else slice(sizes[0], sum(sizes))
+    """Where this rank's samples are: the first half of the ranks shares the first number of them."""
+    half = dist.get_world_size() // 2
+    first, rank = dist.get_rank() < half, dist.get_rank() % half
+    start, size = (0, sizes[0]) if first else sizes
+    return slice(start + rank * size // half, start + (rank + 1) * size // half)
 
 
 def gradients(model: nn.Module) -> list[torch.Tensor]:
@@ -164,25 +171,96 @@ def windows() -> None:
 
 def sharded() -> None:
     """FSDP averages as DDP does; what it hides between micro-batches is refused, not miscounted."""
-    torch.manual_seed(0)
-    alone = nn.Linear(6, CLASSES).double()
-    model = fully_shard(copy.deepcopy(alone), mesh=init_device_mesh("cpu", (2,)))
-    whole, ours = make("adaptive-k", distributed=False), make("adaptive-k")
-    optimizers = [torch.optim.SGD(m.parameters(), lr=0.05) for m in (alone, model)]
-    for step, sizes in enumerate(SIZES[:5]):
-        (x, y, _), mine = batch(step), part(sizes)
-        for loss, optimizer in zip((whole(alone(x), y), ours(model(x[mine]), y[mine])), optimizers, strict=True):
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        torch.testing.assert_close([p.full_tensor() for p in model.parameters()], list(alone.parameters()))
-    same(ours, whole)
+    for text, options in (("label-memory", {}), ("label-memory", {"table_classes": 4}), ("adaptive-k", {})):
+        torch.manual_seed(0)
+        alone = nn.Linear(6, CLASSES).double()
+        model = fully_shard(copy.deepcopy(alone), mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+        whole, ours = make(text, distributed=False, **options), make(text, **options)
+        optimizers = [torch.optim.SGD(m.parameters(), lr=0.05) for m in (alone, model)]
+        for step, sizes in enumerate(SIZES):
+            (x, y, index), mine = batch(step), part(sizes)
+            losses = whole(alone(x), y, index), ours(model(x[mine]), y[mine], index[mine])
+            for loss, optimizer in zip(losses, optimizers, strict=True):
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            assert torch.equal(ours.kept, whole.kept[mine])
+            torch.testing.assert_close(ours.confidence, whole.confidence[mine])
+            torch.testing.assert_close([p.full_tensor() for p in model.parameters()], list(alone.parameters()))
+        same(ours, whole)
     model.zero_grad()
     model.set_requires_gradient_sync(False)
     accumulate = adaptivek.Accumulation(ours, model.parameters())
     accumulate(ours(model(x[mine]), y[mine])).backward()
     with pytest.raises(RuntimeError, match="under FSDP let gradients be reduced with every micro-batch"):
         accumulate(ours(model(x[mine]), y[mine]))
+
+
+def resumed() -> None:
+    """Stopped and resumed on another number of processes, it is the run of one process that never stopped."""
+    for text in ("label-memory", "label-memory:beta=0.5", "elr"):
+        torch.manual_seed(0)
+        models = [nn.Linear(6, CLASSES).double() for _ in range(2)]
+        models[1].load_state_dict(models[0].state_dict())
+        whole, ours = make(text, distributed=False), make(text)
+        pairs = dist.new_subgroups(2)[0]
+        for step, sizes in enumerate(SIZES):
+            if step in (3, 5):  # all ranks, then each alone, then in pairs
+                saved = io.BytesIO()
+                torch.save([models[1].state_dict(), ours.state_dict()], saved)
+                network, criterion = torch.load(io.BytesIO(saved.getvalue()), weights_only=True)
+                models[1], ours = nn.Linear(6, CLASSES).double(), make(text, distributed=False if step == 3 else pairs)
+                models[1].load_state_dict(network)
+                ours.load_state_dict(criterion)
+            ranks, mine = dist.group.WORLD, part(sizes)
+            if 3 <= step < 5:
+                ranks, mine = None, slice(None)
+            elif step >= 5:
+                ranks, mine = pairs, slice(0, sizes[0]) if dist.get_rank() % 2 == 0 else slice(sizes[0], None)
+            x, y, index = batch(step)
+            whole(models[0](x), y, index).backward()
+            ours(models[1](x[mine]), y[mine], index[mine]).backward()
+            with torch.no_grad():
+                for parameter in models[1].parameters():  # what DDP does
+                    if ranks is not None:
+                        dist.all_reduce(parameter.grad, group=ranks)
+                        parameter.grad /= dist.get_world_size(ranks)
+                for model in models:
+                    for parameter in model.parameters():
+                        parameter -= 0.05 * parameter.grad
+                    model.zero_grad()
+            assert torch.equal(ours.kept, whole.kept[mine])
+            torch.testing.assert_close(list(models[1].parameters()), list(models[0].parameters()))
+            same(ours, whole)
+
+
+def accelerated() -> None:
+    """Hugging Face Accelerate, in a loop of one's own, with the default method."""
+    from accelerate import Accelerator, DataLoaderConfiguration
+
+    def run(loader, model, optimizer, criterion, backward) -> list[torch.Tensor]:
+        for x, y, index in loader:
+            optimizer.zero_grad()
+            backward(criterion(model(x), y, index))
+            optimizer.step()
+        return list(model.parameters())
+
+    rows = adaptivek.indexed(TensorDataset(*batch(0, size=200)[:2]))
+    found = []
+    for split in (False, True):
+        torch.manual_seed(0)
+        model = nn.Linear(6, CLASSES).double()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        criterion = adaptivek.Selection(rows=ROWS, classes=CLASSES, distributed=split)
+        loader, backward = DataLoader(rows, 40), torch.Tensor.backward
+        if split:
+            accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(split_batches=True))
+            loader, model, optimizer = accelerator.prepare(loader, model, optimizer)
+            backward = accelerator.backward
+        found.append([run(loader, model, optimizer, criterion, backward) for _ in range(3)][-1])
+        found.append(list(criterion.memory.state))
+    torch.testing.assert_close(found[2], found[0])
+    torch.testing.assert_close(found[3], found[1])
 
 
 def broken_use_stops_every_rank() -> None:
@@ -247,6 +325,8 @@ CHECKS = (
     one_big_batch,
     windows,
     sharded,
+    resumed,
+    accelerated,
     broken_use_stops_every_rank,
     compiled_with_a_break,
     lightning_and_hugging_face,
@@ -256,7 +336,8 @@ CHECKS = (
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    for check in CHECKS:
+    named = sys.argv[1:] or [check.__name__ for check in CHECKS]
+    for check in (check for check in CHECKS if check.__name__ in named):
         check()
         dist.barrier()
         if dist.get_rank() == 0:

@@ -11,6 +11,7 @@ from torch.func import grad_and_value, vmap
 from torch.utils._pytree import tree_map
 
 from adaptivek import Inputs, remember, train_step
+from adaptivek.backend import fitting
 from adaptivek.methods import build
 from adaptivek.testing import check_compiled
 
@@ -68,3 +69,8 @@ def test_a_training_step_of_many_runs_at_once(text):
 @pytest.mark.parametrize(("text", "backend"), [*((text, "aot_eager") for text in ONE_EACH), *COMPILED])
 def test_compiled_equals_eager_as_one_graph_without_recompiling(text, backend):
     check_compiled(build(text), backend)
+
+
+def test_packed_rows_compile(monkeypatch):
+    monkeypatch.setattr(fitting, "kept_classes", lambda rows, classes, wanted: 4)
+    check_compiled(build("label-memory"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,42 @@ def test_two_ranks_are_one_process():
     assert done.returncode == 0, done.stderr[-8000:]
     passed = [line.removeprefix("passed ") for line in done.stdout.splitlines() if line.startswith("passed ")]
     assert passed == [check.__name__ for check in CHECKS]
+
+
+def started(ranks: int, checkpoint: Path) -> subprocess.Popen[str]:
+    """The example on small images, with so many processes."""
+    options = ["--dataset", "digits", "--network", "digits-cnn", "--batch", "32", "--lr", "0.05", "--epochs", "3"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    return subprocess.Popen(
+        [*launcher, "examples/torchrun_cifar.py", *options, "--checkpoint", str(checkpoint)],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the ranks of a job in /proc")
+def test_a_job_of_which_a_rank_is_killed_goes_on_with_another_number_of_ranks(tmp_path):
+    checkpoint = tmp_path / "run.pt"
+    with started(2, checkpoint) as job:
+        assert job.stdout is not None
+        next(line for line in job.stdout if line.startswith("epoch 1"))
+        rank = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()[-1]
+        os.kill(int(rank), signal.SIGKILL)
+        seen = job.communicate(timeout=120)[0]
+    assert job.returncode != 0
+    assert "epoch 3" not in seen
+    with started(1, checkpoint) as job:
+        lines = job.communicate(timeout=120)[0].splitlines()
+    assert job.returncode == 0, lines
+    first = int(next(line for line in lines if line.startswith("goes on")).split()[4])
+    assert 2 <= first <= 3
+    assert [line.split(":")[0] for line in lines if line.startswith("epoch")] == [
+        f"epoch {number}" for number in range(first, 4)
+    ]
+    assert float(lines[-1].split("accuracy ")[1].split(",")[0]) > 0.4
 
 
 def test_a_process_group_of_one_is_a_process_alone(tmp_path):

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import adaptivek
+from adaptivek.backend import fitting
 from adaptivek.experiments.data import Split, load
 from adaptivek.experiments.session import Session, prepare
 from adaptivek.experiments.spec import Recipe, RunSpec
@@ -54,6 +55,18 @@ def test_gpu_equals_cpu(text):
         expected = on_cpu(logits, y, index)
         torch.testing.assert_close(found.cpu(), expected)
         assert torch.equal(on_gpu.kept.cpu(), on_cpu.kept)
+
+
+@pytest.mark.parametrize("text", ["elr", "label-memory", "label-posterior", "lccn", "plc", "sat", "selc", "sop"])
+def test_packed_rows_replay_and_equal_the_cpu(text, monkeypatch):
+    monkeypatch.setattr(fitting, "kept_classes", lambda rows, classes, wanted: 4)
+    test_a_step_never_waits_for_the_device(text)
+    on_gpu, on_cpu = make(text), make(text).cpu()
+    for x, y, index in batches(30):
+        found = on_gpu(x[:, :5].cuda().requires_grad_(), y.cuda(), index.cuda())
+        torch.testing.assert_close(found.cpu(), on_cpu(x[:, :5], y, index), rtol=1e-3, atol=1e-4)
+    assert on_gpu._replay._graphs
+    assert any(value.dtype == torch.int16 for value in on_gpu.memory.state)
 
 
 def test_nobody_has_to_move_the_criterion():

@@ -7,17 +7,26 @@ from torch import nn
 
 import adaptivek
 from adaptivek.experiments.data import load
+from adaptivek.methods.elr import pull
+from adaptivek.methods.label_posterior import thresholds
 from adaptivek.noise import Directed, corrupt
 
 ROWS, CLASSES = 12, 4
 
 
-def seen(predictions: torch.Tensor, confusion: torch.Tensor, visits: float = 3.0) -> adaptivek.Selection:
-    """A criterion that has seen every row this often."""
-    criterion = adaptivek.Selection("label-posterior", rows=ROWS, classes=CLASSES)
+def seen(
+    predictions: torch.Tensor,
+    confusion: torch.Tensor,
+    visits: float = 3.0,
+    expected: torch.Tensor | None = None,
+    method: str = "label-posterior:strength=0",
+) -> adaptivek.Selection:
+    """A criterion that has seen every row this often; as confident of what it has counted as can be, if not said."""
+    criterion = adaptivek.Selection(method, rows=ROWS, classes=CLASSES)
     criterion.state_predictions.copy_(predictions)
     criterion.state_visits.fill_(visits)
     criterion.state_confusion.copy_(confusion)
+    criterion.state_expected.copy_(confusion.sum(1) if expected is None else expected)
     return criterion
 
 
@@ -32,6 +41,50 @@ def test_labels_of_a_class_that_is_hardly_found_again_are_left_alone():
     criterion = seen(torch.rand(ROWS, CLASSES).softmax(1), confusion)
     logits, labels = 9 * torch.randn(ROWS, CLASSES), torch.randint(CLASSES, (ROWS,))
     torch.testing.assert_close(criterion(logits, labels, torch.arange(ROWS)), F.cross_entropy(logits, labels))
+
+
+def test_a_network_that_is_right_more_often_than_it_is_confident_doubts_no_label():
+    """Of 25 confident rows of each class 22 have its label: more than the 15 that it expects, so it is learning."""
+    confusion = torch.full((CLASSES, CLASSES), 1.0).fill_diagonal_(22.0)
+    logits, labels = 9 * torch.randn(ROWS, CLASSES), torch.randint(CLASSES, (ROWS,))
+    plain = F.cross_entropy(logits, labels)
+    for sure, doubts in ((15.0, False), (22.0, True)):
+        criterion = seen(torch.rand(ROWS, CLASSES).softmax(1), confusion, expected=torch.full((CLASSES,), sure))
+        assert torch.isclose(criterion(logits, labels, torch.arange(ROWS)), plain) != doubts
+
+
+def test_the_pull_is_the_gradient_of_elr():
+    logits = torch.randn(ROWS, CLASSES, dtype=torch.float64, requires_grad=True)
+    remembered = 0.9 * torch.rand(ROWS, CLASSES, dtype=torch.float64).softmax(1)
+    p = logits.softmax(1)
+    (1 - (remembered * p).sum(1)).log().sum().backward()
+    torch.testing.assert_close(pull(p.detach(), remembered), -logits.grad)
+
+
+def test_a_label_that_all_agree_on_is_learned_as_it_is():
+    """ELR's pull alone would ask for more than 1 of it, for ever."""
+    sure = torch.eye(CLASSES)[torch.arange(ROWS) % CLASSES]
+    criterion = seen(sure, 25 * torch.eye(CLASSES), method="label-posterior")
+    labels, logits = torch.arange(ROWS) % CLASSES, 8 * sure
+    expected = F.cross_entropy(logits, labels)
+    torch.testing.assert_close(criterion(logits, labels, torch.arange(ROWS)), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [20, 1000])
+def test_the_most_confident_quarter_of_each_class_is_counted(size):
+    """Confidence of class 0 is normal about 0.75, that of class 1 about 0.55 and closer."""
+    rows = 4000
+    criterion = adaptivek.Selection("label-posterior", rows=rows, classes=2)
+    torch.manual_seed(0)
+    found = torch.arange(rows) % 2
+    confidence = torch.where(found == 0, 0.75 + 0.08 * torch.randn(rows), 0.55 + 0.01 * torch.randn(rows)).clamp(0.5, 1)
+    p = torch.stack([confidence, 1 - confidence], 1)
+    logits = torch.where(found[:, None] == 0, p, p.flip(1)).log()
+    for index in torch.randperm(rows).split(size):
+        criterion(logits[index], found[index], index)
+    above = thresholds(criterion.state_moments)
+    shares = torch.stack([(confidence[found == c] > above[c]).float().mean() for c in (0, 1)])
+    torch.testing.assert_close(shares, torch.full((2,), 0.25), rtol=0, atol=0.08)
 
 
 @pytest.mark.parametrize("share", [0.9, 1.0])

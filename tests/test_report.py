@@ -94,9 +94,9 @@ def test_the_default_is_counted_where_it_and_its_rival_are():
     counted = claims_of_default(rows(runs), "last")
     assert [claim.text.split()[-1] for claim in counted] == ["Vanilla", "MKL", "Adaptive-k"]
     assert [(claim.holds, claim.settings, claim.paper) for claim in counted] == [
-        (1, 2, None),
-        (1, 2, None),
-        (0, 1, None),
+        (1, 2, 0),
+        (1, 2, 0),
+        (0, 1, 0),
     ]
     assert [each.rate for each in counted[0].against] == [0.2]
     text = page(runs)

@@ -49,7 +49,7 @@ def test_figures_show_the_papers_methods_and_the_best_of_many_others():
 
 
 def test_many_methods_in_many_settings_are_ranked_in_a_terminal(capsys, tmp_path):
-    names = ["vanilla", "oracle", "mkl", "bare", "gce", "elr", "sce", "sop", "selc"]
+    names = ["vanilla", "oracle", "mkl", "bare", "gce", "anl", "sce", "sop", "selc"]
     store = Store(tmp_path)
     for number in range(1, 10):
         for one in setting(0.05 * number, **{name: 0.5 + 0.01 * place for place, name in enumerate(names)}):

@@ -87,6 +87,19 @@ def test_every_optimiser(optimizer, splits):
             assert_same(ours, theirs)
 
 
+def test_runs_of_one_stack_may_begin_to_select_at_different_times(splits):
+    recipes = [dataclasses.replace(QUICK, warmup_epochs=epochs) for epochs in (2, 0, 1)]
+    jobs = [job("adaptive-k", splits[0], recipe=recipe) for recipe in recipes]
+    stack = Stack(jobs, "cpu")
+    together = list(zip(*stack, strict=True))
+    assert [sum(not record.selecting for record in records) for records in together] == [2, 0, 1]
+    for run, records, details in zip(jobs, together, stack.details, strict=True):
+        session = Session(run.spec, run.data, "cpu")
+        for ours, theirs in zip(records, session, strict=True):
+            assert_same(ours, theirs)
+        assert [detail.epoch for detail in details] == [detail.epoch for detail in session.details]
+
+
 @pytest.mark.parametrize("network", ["resnet9"])
 def test_a_network_that_cannot_be_stacked_is_a_stack_of_one(network):
     draw = torch.Generator().manual_seed(0)
@@ -143,9 +156,9 @@ def test_rules_that_differ_in_numbers_are_one_rule_with_a_number_for_each_run(na
 
 
 def test_what_cannot_be_stacked_is_refused(splits):
-    with pytest.raises(ValueError, match="one recipe and one shape"):
+    with pytest.raises(ValueError, match="one recipe, but for warm-up, and one shape"):
         Stack([job("mkl", splits[0]), job("mkl", splits[0], recipe=dataclasses.replace(QUICK, epochs=9))], "cpu")
-    with pytest.raises(ValueError, match="one recipe and one shape"):
+    with pytest.raises(ValueError, match="one recipe, but for warm-up, and one shape"):
         Stack([job("mkl", splits[0]), job("mkl", splits[0]._replace(x=F.pad(splits[0].x, (0, 1, 0, 1))))], "cpu")
     with pytest.raises(ValueError, match="reforward must be False"):
         Stack([job("mkl", splits[0], reforward=True)], "cpu")

@@ -12,6 +12,7 @@ from adaptivek.experiments.data import Split
 from adaptivek.experiments.session import Session
 from adaptivek.experiments.spec import Recipe, RunSpec
 from adaptivek.networks import make_model
+from adaptivek.networks.dropout import draw_keys, set_keys
 
 LENGTH, VOCABULARY, CLASSES = 7, 30, 3
 
@@ -72,13 +73,40 @@ def test_stacked_runs_equal_single_ones(dtype):
             torch.testing.assert_close(gradients[name][run], parameter.grad)
 
 
-def test_a_session_learns_which_word_decides():
+def test_words_are_left_out_while_training_only():
+    """With half of the words at each step, drawn by the key; what is kept is scaled to length 1 as ever."""
+    dropped, plain = (make_model(name, VOCABULARY, CLASSES) for name in ("text-bag-dropout", "text-bag"))
+    x = texts(6)
+    torch.nn.init.normal_(plain.words.weight)
+    dropped.load_state_dict(plain.state_dict())
+    torch.testing.assert_close(dropped.eval()(x), plain(x))
+    dropped.train()
+    torch.testing.assert_close(_with_key(dropped, x, 1), _with_key(dropped, x, 1))
+    assert (_with_key(dropped, x, 1) != _with_key(dropped, x, 2)).any()
+    one_word = x.clone()
+    one_word[:, 1:] = 0
+    texts_of_one = torch.stack([_with_key(dropped, one_word, number) for number in range(400)])
+    left_out = (texts_of_one == dropped.out.bias).all(-1).float().mean()
+    assert 0.45 < left_out < 0.55
+
+
+def _with_key(model, x, number):
+    set_keys(model, draw_keys(1, 1, np.random.default_rng(number))[0])
+    return model(x)
+
+
+def test_a_wide_bag_has_more_numbers_a_word():
+    assert make_model("text-bag-wide", VOCABULARY, CLASSES).words.weight.shape == (VOCABULARY, 128)
+
+
+@pytest.mark.parametrize("network", ["text-bag", "text-bag-dropout", "text-bag-wide"])
+def test_a_session_learns_which_word_decides(network):
     x = texts(400)
     x = torch.where(x > 0, x.clamp(min=5), 0)
     x[:, 0] = torch.arange(400) % CLASSES + 2
     y = (torch.arange(400) % CLASSES).long()
     data = Split(x[:300], y[:300], x[300:], y[300:], CLASSES, VOCABULARY)
-    recipe = Recipe("text-bag", epochs=4, warmup_epochs=2, optimizer="adam", learning_rate=0.02)
+    recipe = Recipe(network, epochs=4, warmup_epochs=2, optimizer="adam", learning_rate=0.02)
     records = list(Session(RunSpec("texts", "vanilla", recipe=recipe), data, "cpu"))
     assert records[-1].test_accuracy > 0.9
 

@@ -50,6 +50,8 @@ class Selection(MethodModule):
         window: about how many of the latest steps `noise_ratio` looks back on.
         rows: size of the training set, for methods that remember samples.
         classes: number of classes, taken from the first logits unless given. To be compiled a criterion needs it.
+        table_classes: how many classes of each row, the highest, methods that remember samples keep a number for,
+            beside the mean of the rest; all of them unless given, or 12 where all would be over 64 and over 256 MB.
         clean: which training rows have a clean label; for `Oracle` alone.
         cuda_graph: on a GPU, run what this adds to a step as one launch (see `Replay`).
         distributed: under ``torch.distributed``, judge the batch of all ranks together, or of the ranks of
@@ -70,6 +72,7 @@ class Selection(MethodModule):
         window: int = 500,
         rows: int | None = None,
         classes: int | None = None,
+        table_classes: int | None = None,
         clean: Tensor | None = None,
         cuda_graph: bool = True,
         distributed: bool | ProcessGroup = True,
@@ -88,7 +91,7 @@ class Selection(MethodModule):
         check_number("Selection", "warmup", warmup, 0, whole=True)
         check_number("Selection", "window", window, 1, whole=True)
         check_number("Selection", "label_smoothing", label_smoothing, 0, 1, open_high=True)
-        for name, number in (("rows", rows), ("classes", classes)):
+        for name, number in (("rows", rows), ("classes", classes), ("table_classes", table_classes)):
             if number is not None:
                 check_number("Selection", name, number, 1, whole=True)
         if clean is not None:
@@ -99,7 +102,7 @@ class Selection(MethodModule):
             rows = len(clean)
         if not isinstance(distributed, (bool, ProcessGroup)):
             raise TypeError(f"Selection: distributed must be True, False or a process group, got {distributed!r}")
-        super().__init__(method, warmup, window, rows, classes, clean)
+        super().__init__(method, warmup, window, rows, classes, clean, table_classes)
         self.loss, self.ignore_index, self.label_smoothing = loss, ignore_index, label_smoothing
         self.cuda_graph, self._replay, self.distributed = cuda_graph, Replay(), distributed
         self.register_buffer("weight", weight, persistent=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
@@ -46,14 +46,18 @@ class Task(NamedTuple):
     clean: Tensor | None = None  #: (rows,) bool, which labels are clean; for privileged methods only
     rows: int | None = None  #: size of the training set
     classes: int | None = None
+    #: packs rows (..., classes), where all classes of all rows would take too much
+    pack: Callable[[Tensor], Tensor] | None = None
 
     def per_row(self, value: float) -> Tensor:
         """A table with this number for each row of the training set, (rows,)."""
         return torch.full((self.rows or 0,), value)
 
     def per_row_and_class(self, value: float) -> Tensor:
-        """The same for each row and class, (rows, classes)."""
-        return torch.full((self.rows or 0, self.classes or 0), value)
+        """The same for each row and class: (rows, classes), or packed, which a step does not see."""
+        if self.pack is None:
+            return torch.full((self.rows or 0, self.classes or 0), value)
+        return self.pack(torch.full((1, self.classes or 0), value)).repeat(self.rows or 0, 1)
 
 
 class NoState(NamedTuple):
@@ -97,6 +101,8 @@ class Method(ABC, Generic[StateT]):
     full_pass: ClassVar[Literal["", "losses", "features", "logits"]] = ""
     #: fields of the state that have an entry for each row of the training set
     tables: ClassVar[tuple[str, ...]] = ()
+    #: reads tables by `backend.tables.parts` when an epoch begins, if at all, so that they may be packed
+    reads_packed: ClassVar[bool] = False
 
     @abstractmethod
     def init(self, task: Task) -> StateT:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .backend import tables
+from .backend import compact, fitting, tables
 from .backend.opaque import opaque
 from .method import Batch, Decision, Method, Task, observed, outputs
 
@@ -101,12 +103,33 @@ def check_task(method: Method[Any], task: Task) -> None:
             raise ValueError(f"{owner}: {name} must be given: Selection(..., {name}={example}), got None")
 
 
-def start(method: Method[Any], task: Task | None = None, warmup: int = 0) -> Memory:
-    """Memory before the first step."""
+def start(method: Method[Any], task: Task | None = None, warmup: int = 0, table_classes: int | None = None) -> Memory:
+    """Memory before the first step. Of each row, tables keep ``table_classes`` classes, or as many as they should."""
     task = task or Task()
     check_task(method, task)
     numbers = (torch.tensor(value) for value in (0, warmup, 0, 0, 0, -1))
-    return Memory(Tally(*numbers, *(torch.zeros(()) for _ in range(5))), method.init(task))
+    return Memory(Tally(*numbers, *(torch.zeros(()) for _ in range(5))), _first_state(method, task, table_classes))
+
+
+def _first_state(method: Method[Any], task: Task, table_classes: int | None) -> Any:
+    rows, classes = task.rows or 0, task.classes or 0
+    if method.reads_packed or type(method).start_epoch is Method.start_epoch:
+        kept = fitting.kept_classes(rows, classes, table_classes)
+        task = task if kept is None else task._replace(pack=functools.partial(compact.pack, kept=kept))
+    elif table_classes is not None and table_classes < classes:
+        raise ValueError(f"Selection: table_classes must be left out for {method.name}, got {table_classes}")
+    if (
+        max(rows, classes) * classes > fitting.CHECKED_BYTES // 4
+    ):  # without values first: making them may end the process
+        with torch.device("meta"):
+            fitting.check_fits(method.name, method.init(task), rows, classes)
+    state = method.init(task)
+    for name in method.tables:
+        if task.pack is None and compact.is_packed(getattr(state, name)):
+            raise ValueError(
+                f"{type(method).__name__}: {name} must be of another type than int16, which is for packed rows"
+            )
+    return state
 
 
 def train_step(
@@ -116,7 +139,7 @@ def train_step(
     tally, state, loss = memory.tally, memory.state, loss or Loss()
     rows, known = _known_rows(method, state, inputs.rows)
     batch, counted, log_probs = _batch(inputs._replace(rows=rows), known)
-    decision = method.step(_entries(method, state, rows), batch)
+    decision = method.step(_entries(method, state, batch), batch)
     with torch.no_grad():
         selecting = (tally.step >= tally.plain_until) & (batch.n_valid > 0)
         weights = _where(selecting, decision.weights, batch)
@@ -129,7 +152,7 @@ def train_step(
     means = (losses * weights).sum(-1) / (sums + (sums == 0))
     with torch.no_grad():
         several = outputs(method) > 1
-        totals = weights.sum(-1, dtype=torch.float32)
+        totals = sums if norm is None else weights.sum(-1, dtype=torch.float32)
         kept, norms = (x.amax(-1) if several else x for x in (totals, sums))  # an output that only judges has none
         confident = kept if decision.confidence is None else confidence.sum(-1, dtype=torch.float32)
         pace = selecting / window  # 0 stands still
@@ -198,13 +221,14 @@ def _known_rows(method: Method[Any], state: Any, rows: Tensor | None) -> tuple[T
     return rows.clamp(0, number - 1), tables.in_range(rows, number)
 
 
-def _entries(method: Method[Any], state: Any, rows: Tensor | None) -> Any:
+def _entries(method: Method[Any], state: Any, batch: Batch) -> Any:
     """The state as a method sees it: of its tables, the entries of the batch's rows."""
+    classes = 0 if batch.logits is None else batch.logits.shape[-1]
 
     def entry(name: str, value: Tensor) -> Tensor | None:
         if name not in method.tables:
             return opaque(value)
-        return None if rows is None else tables.read(value, rows)
+        return None if batch.rows is None else tables.read(value, batch.rows, classes)
 
     return type(state)(*(entry(name, value) for name, value in zip(state._fields, state, strict=True)))
 
@@ -232,7 +256,7 @@ def _batch(inputs: Inputs, known: Tensor | None) -> tuple[Batch, Tensor, Tensor 
     finite = losses.detach().abs() < math.inf  # False for NaN too
     finite = finite if logits is None else finite & usable
     finite = finite.all(0) if finite.dim() == 2 else finite
-    counted = torch.stack(counts).all(0) if len(counts) > 1 else counts[0] if counts else torch.ones_like(finite)
+    counted = functools.reduce(operator.and_, counts) if counts else torch.ones_like(finite)
     valid = finite & counted
     return (
         Batch(
@@ -252,6 +276,8 @@ def _batch(inputs: Inputs, known: Tensor | None) -> tuple[Batch, Tensor, Tensor 
 
 def _where(selecting: Tensor, decided: Tensor, batch: Batch) -> Tensor:
     """What a method decided, or that all counts while training plainly; 0 for what is not valid."""
+    if decided is batch.valid:
+        return decided.to(batch.losses.dtype)
     return (torch.where(selecting, decided.detach(), batch.valid) * batch.valid).to(batch.losses.dtype)
 
 

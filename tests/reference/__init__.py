@@ -73,7 +73,7 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "label-memory:beta=0.2,caution=0.8": (LabelMemory, {"beta": 0.2, "caution": 0.8}),
     "label-memory": (LabelMemory, {}),
     "label-posterior": (LabelPosterior, {}),
-    "label-posterior:beta=0.3,worth=2.0,caution=0.5": (LabelPosterior, {"beta": 0.3, "worth": 2.0, "caution": 0.5}),
+    "label-posterior:beta=0.8,worth=2.0,strength=0.5": (LabelPosterior, {"beta": 0.8, "worth": 2.0, "strength": 0.5}),
     "label-noised-trim": (LabelNoisedTrim, {}),
     "label-noised-trim:flip=0.5,largest=0.3,smallest=0.0": (
         LabelNoisedTrim,

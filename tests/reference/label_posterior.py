@@ -6,15 +6,22 @@ from .rule import Rule, softmax
 class LabelPosterior(Rule):
     """Row by row and class by class; `confusion[remembered][observed]` counts, older samples fade."""
 
-    def __init__(self, rows, classes, clean=None, beta=0.8, worth=0.5, caution=2.0):
+    def __init__(self, rows, classes, clean=None, beta=0.5, worth=0.5, strength=2.0):
         super().__init__(rows, classes)
-        self.beta, self.worth, self.caution = beta, worth, caution
+        self.beta, self.worth, self.strength = beta, worth, strength
         self.predictions, self.visits = np.zeros((rows, classes)), np.zeros(rows)
-        self.confusion = np.zeros((classes, classes))
+        self.confusion, self.expected = np.zeros((classes, classes)), np.zeros(classes)
+        self.mean, self.square = np.full(classes, 1 / classes), np.full(classes, 1 / classes**2)
+
+    def trust(self, label):
+        again = self.confusion[label][label] / (self.confusion[:, label].sum() + 1)
+        right, number = self.confusion[label][label], self.confusion[label].sum()
+        explained = max(right - self.expected[label], 0.0) / (number - right + 1)
+        return min(max(4 * again - 1, 0.0), 1.0) * max(1 - explained, 0.0)
 
     def step(self, logits, labels, rows):
         counts = self.confusion + np.eye(self.classes)
-        found, targets, self.confidence = [], [], np.zeros(len(labels))
+        seen, targets, self.confidence = [], [], np.zeros(len(labels))
         for place, (p, label, row) in enumerate(zip(softmax(logits), labels, rows, strict=True)):
             visits, before = self.visits[row], self.predictions[row].copy()
             own = max(counts[label][label] / counts[label].sum(), 1e-3)
@@ -23,20 +30,35 @@ class LabelPosterior(Rule):
                 odds = 1.0 if c == label else min(max(counts[c][label] / counts[c].sum(), 1e-3) / own, 0.5)
                 posterior[c] = max(p[c], 1e-6) * (max(before[c], 1e-6) if visits else 1.0) * odds
             posterior /= posterior.sum()
-            again = self.confusion[label][label] / (self.confusion[:, label].sum() + 1)
-            share = min(max(4 * again - 1, 0.0), 1.0) * visits / (self.worth + visits)
-            targets.append((1 - share) * np.eye(self.classes)[label] + share * posterior)
+            trust = self.trust(label)
+            share = trust * visits / (self.worth + visits)
+            target = (1 - share) * np.eye(self.classes)[label] + share * posterior
             self.confidence[place] = posterior[label]
             pace = max(1 / (visits + 1), 1 - self.beta)
-            self.predictions[row] = before + pace * (p - before)
+            self.predictions[row] = memory = before + pace * (p - before)
             self.visits[row] += 1
-            memory = self.predictions[row]
-            entropy = -sum(q * np.log(q) for q in memory if q > 0)
-            certainty = min(max(1 - entropy / np.log(self.classes), 1e-6), 1.0)
-            found.append((int(np.argmax(memory)), label, certainty**self.caution))
-        self.confusion *= max(0.0, 1 - len(labels) / len(self.visits))
-        for c, label, weight in found:
-            self.confusion[c][label] += weight
+            past = (1 - 0.7 ** (visits + 1)) * memory
+            agreement = sum(past[c] * p[c] for c in range(self.classes))
+            for c in range(self.classes):
+                target[c] += self.strength * trust * p[c] * (past[c] - agreement) / max(1 - agreement, 1e-4)
+            target = np.clip(target, 0, 1)
+            targets.append(target / target.sum())
+            seen.append((int(np.argmax(memory)), label, memory.max(), p))
+        left = max(0.0, 1 - len(labels) / len(self.visits))
+        self.confusion *= left
+        self.expected *= left
+        new = [[] for _ in range(self.classes)]
+        for c, label, confidence, p in seen:
+            new[c].append(confidence)
+            deviation = max(self.square[c] - self.mean[c] ** 2, 0.0) ** 0.5
+            if confidence >= self.mean[c] + min(0.67 * deviation, (1 - self.mean[c]) / 2):
+                self.confusion[c][label] += 1
+                self.expected[c] += p[c]
+        for c, confidences in enumerate(new):
+            if confidences:
+                far = min(len(confidences) / 64, 1)
+                self.mean[c] += far * (np.mean(confidences) - self.mean[c])
+                self.square[c] += far * (np.mean(np.square(confidences)) - self.square[c])
 
         def losses(moving):
             return -(np.array(targets) * np.log(softmax(moving))).sum(1)

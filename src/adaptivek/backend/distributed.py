@@ -36,17 +36,19 @@ def gather(group: ProcessGroup, inputs: Inputs) -> tuple[Inputs, slice]:
     if len(set(indexed)) > 1:  # known to every rank, so that all of them stop
         having = [rank for rank, has in enumerate(indexed) if has]
         raise ValueError(f"Selection: index must be given on every rank or on none, got it on ranks {having}")
-    # one message for all: a double holds every float and every row number exactly
-    own = torch.cat([part.detach().double() for part in batch], 1)
+    # one message for all, of bytes: each part as it is, whatever its type
+    parts = [part.detach().contiguous().view(torch.uint8) for part in batch]
+    own = torch.cat(parts, 1)
     message = own.new_zeros(max(sizes), own.shape[1])
     message[:number] = own
-    parts = [torch.empty_like(message) for _ in sizes]
-    dist.all_gather(parts, message, group=group)
-    everyone = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+    received = [torch.empty_like(message) for _ in sizes]
+    dist.all_gather(received, message, group=group)
+    everyone = torch.cat([part[:size] for part, size in zip(received, sizes, strict=True)])
     start = sum(sizes[: dist.get_rank(group)])
     mine = slice(start, start + number)
-    columns = torch.split(everyone, [part.shape[1] for part in batch], 1)
-    return _from_columns(columns, inputs, mine), mine
+    columns = torch.split(everyone, [part.shape[1] for part in parts], 1)
+    typed = [column.contiguous().view(part.dtype) for column, part in zip(columns, batch, strict=True)]
+    return _from_columns(typed, inputs, mine), mine
 
 
 def for_averaging(loss: Tensor, group: ProcessGroup) -> Tensor:
@@ -66,15 +68,15 @@ def _columns(inputs: Inputs) -> list[Tensor]:
     return [*samples, mask[:, None]]
 
 
-def _from_columns(columns: tuple[Tensor, ...], inputs: Inputs, mine: slice) -> Inputs:
-    """The batch again, each part in its own type; this rank's part of it is as it was, with its gradients."""
-    found: dict[str, Tensor] = {"mask": columns[-1].squeeze(1).bool()}
+def _from_columns(columns: list[Tensor], inputs: Inputs, mine: slice) -> Inputs:
+    """The batch again, each part in its shape; this rank's part of it is as it was, with its gradients."""
+    found: dict[str, Tensor] = {"mask": columns[-1].squeeze(1)}
     names = [name for name, value in inputs._asdict().items() if value is not None and name != "mask"]
     for name, column in zip(names, columns, strict=False):
         own: Tensor = getattr(inputs, name)
         axis = max(own.dim() - 2, 0)  # of the samples: before it, if at all, is that of several outputs
         shape = own.movedim(axis, 0).shape[1:]
-        all_ranks = column.to(own.dtype).view(len(column), *shape).movedim(0, axis)
+        all_ranks = column.view(len(column), *shape).movedim(0, axis)
         before, _, after = all_ranks.tensor_split([mine.start, mine.stop], axis)
         found[name] = torch.cat([before, own, after], axis)
     return inputs._replace(**found)

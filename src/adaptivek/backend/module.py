@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..method import Method, Task, describe
 from ..step import Memory, Tally, check_task, start
-from . import saved
+from . import fitting, saved
 
 OWN = ("tally_", "state_")  # how the names of the buffers begin
 
@@ -22,11 +23,18 @@ class MethodModule(nn.Module):
     tally_epoch: Tensor
 
     def __init__(
-        self, method: Method[Any], warmup: int, window: int, rows: int | None, classes: int | None, clean: Tensor | None
+        self,
+        method: Method[Any],
+        warmup: int,
+        window: int,
+        rows: int | None,
+        classes: int | None,
+        clean: Tensor | None,
+        table_classes: int | None,
     ) -> None:
         super().__init__()
         self.method, self.warmup, self.window = method, warmup, window
-        self.rows, self.classes, self._clean = rows, classes, clean
+        self.rows, self.classes, self._clean, self.table_classes = rows, classes, clean, table_classes
         self._state_type: type[Any] | None = None
         self._reported = False
         if classes is not None or not method.needs_classes:
@@ -37,7 +45,7 @@ class MethodModule(nn.Module):
     def _begin(self, classes: int | None) -> None:
         """Make what is remembered, once the number of classes is known."""
         self.classes = classes
-        memory = start(self.method, Task(self._clean, self.rows, classes), self.warmup)
+        memory = start(self.method, Task(self._clean, self.rows, classes), self.warmup, self.table_classes)
         for prefix, part in zip(OWN, memory, strict=True):
             for name, value in part._asdict().items():
                 self.register_buffer(prefix + name, value)
@@ -60,8 +68,9 @@ class MethodModule(nn.Module):
 
     def _settings(self) -> dict[str, Any]:
         """What a checkpoint must agree with."""
+        names = ("warmup", "window", "rows", "classes", "table_classes")
         about = {"method": describe(self.method), "revision": self.method.revision}
-        return about | {"warmup": self.warmup, "window": self.window, "rows": self.rows, "classes": self.classes}
+        return about | {name: getattr(self, name) for name in names}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         packed = state_dict.get(f"{prefix}_extra_state")
@@ -98,7 +107,13 @@ class MethodModule(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> MethodModule:
         # .half() on a model that holds this module must not make moving averages that cannot move
         before = dict(self.named_buffers(recurse=False))
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        try:
+            super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        except torch.cuda.OutOfMemoryError as error:
+            needed = fitting.number_of_bytes(before.values())
+            free = "the GPU has less free"
+            text = fitting.too_much(self.method.name, needed, free, self.rows or 0, self.classes or 0)
+            raise MemoryError(text) from error
         for name, old in before.items():
             new = self.get_buffer(name)
             if new.dtype != old.dtype:

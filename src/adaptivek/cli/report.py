@@ -18,6 +18,7 @@ def report(
     /,
     target: Annotated[Path | None, tyro.conf.arg(name="out", metavar="DIR")] = None,
     markdown: bool = False,
+    paper: bool = False,
     imports: Imports = (),
 ) -> None:
     """Show the results of many runs as one page.
@@ -29,6 +30,7 @@ def report(
         folder: folder of results
         target: folder for the files, the same one by default
         markdown: print the tables as markdown and write nothing
+        paper: write paper.html too: the paper's figures for every data set, and whether these results agree
     """
     import_modules(imports)
 
@@ -42,3 +44,8 @@ def report(
         sys.stdout.write(as_markdown(rows(results), failures(results), notes(results, others)))
     else:
         show_report(folder, folder if target is None else target)
+        if paper:
+            from ..experiments.report.paper import write
+            from ..support.terminal import out
+
+            out.print(f"written to {write(folder, target or folder)}", highlight=False, markup=False, soft_wrap=True)

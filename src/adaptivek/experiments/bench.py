@@ -17,7 +17,7 @@ from ..methods import told_noise_ratio
 from ..support.modules import import_modules
 from .executors import ENGINES, Settings, Unit, choose, find_recipe, load_once
 from .prepare import check_network
-from .spec import PAPER_DATASETS, PAPER_METHODS, RunSpec
+from .spec import PAPER_DATASETS, PAPER_METHODS, PAPER_RATES, RunSpec
 from .store import Result, Store
 
 
@@ -27,7 +27,7 @@ class Grid:
 
     datasets: Sequence[str] = PAPER_DATASETS
     noises: Sequence[str] = ("directed",)
-    noise_rates: Sequence[float] = (0.1, 0.2, 0.3, 0.4)
+    noise_rates: Sequence[float] = PAPER_RATES
     methods: Sequence[str] = PAPER_METHODS
     seeds: int = 3
     ratio_errors: Sequence[float] = (0.0,)  #: for methods that are told the noise ratio: added to it

@@ -91,7 +91,7 @@ def stacked(work: Work, settings: Settings) -> Iterator[Result]:
     def alike(spec: RunSpec) -> object:
         if not stackable(spec.recipe.network) or spec.reforward:
             return spec  # like no other
-        return spec.recipe, restarts(spec), _shape(*_source(spec, settings.root))
+        return spec.recipe.without_warmup(), restarts(spec), _shape(*_source(spec, settings.root))
 
     if settings.gpu:
         while unit := work.take(LARGEST_STACK["cuda"], alike):

@@ -21,7 +21,7 @@ from .spec import Recipe, RunSpec
 
 
 def shape(data: Split) -> tuple[object, ...]:
-    """What the data of runs must have in common to be stacked; they must also have one recipe."""
+    """What the data of runs must have in common to be stacked; they must also have one recipe, but for warm-up."""
     return data.x.shape, data.classes, data.inputs
 
 
@@ -30,8 +30,8 @@ def check_alike(jobs: list[Job]) -> Recipe:
     if not jobs:
         raise ValueError("Stack: jobs must be at least one, got none")
     recipe = jobs[0].spec.recipe
-    if len({(job.spec.recipe, shape(job.data)) for job in jobs}) > 1:
-        raise ValueError("Stack: jobs must have one recipe and one shape of data, got several")
+    if len({(job.spec.recipe.without_warmup(), shape(job.data)) for job in jobs}) > 1:
+        raise ValueError("Stack: jobs must have one recipe, but for warm-up, and one shape of data, got several")
     if any(job.spec.reforward for job in jobs):
         raise ValueError("Stack: reforward must be False (how many are kept is not known beforehand), got True")
     if len(jobs) > 1 and not stackable(recipe.network):
@@ -53,7 +53,7 @@ class Group:
 
     methods: list[Method[Any]]  #: of each run
     runs: slice
-    warmup: int  #: in steps
+    warmups: list[int]  #: of each run, in steps
 
     @property
     def method(self) -> Method[Any]:
@@ -95,16 +95,21 @@ def with_parameters(method: Method[Any], values: Mapping[str, Tensor]) -> Method
     return changed
 
 
-def in_groups(runs: list[Job], warmup: int, device: torch.device) -> list[StackedGroup]:
-    """The groups of a stack of runs, which must be in the order of their `group_key`; ``warmup`` is in steps."""
+def warmup_steps(job: Job) -> int:
+    """Before the method of a run begins; 0 for one that wants no warm-up."""
+    return job.spec.recipe.warmup_epochs * job.steps_per_epoch if job.spec.make_method().wants_warmup else 0
+
+
+def in_groups(runs: list[Job], device: torch.device) -> list[StackedGroup]:
+    """The groups of a stack of runs, which must be in the order of their `group_key`."""
     groups, first, network = [], 0, 0
     for _, members in itertools.groupby(runs, group_key):
         jobs = list(members)
         methods = [job.spec.make_method() for job in jobs]
-        steps = warmup if methods[0].wants_warmup else 0
+        warmups = [warmup_steps(job) for job in jobs]
         memories = [
             start(method, Task(job.clean if method.privileged else None, len(job.labels), job.data.classes), steps)
-            for method, job in zip(methods, jobs, strict=True)
+            for method, job, steps in zip(methods, jobs, warmups, strict=True)
         ]
         memory = Memory(
             *(
@@ -115,7 +120,7 @@ def in_groups(runs: list[Job], warmup: int, device: torch.device) -> list[Stacke
         last, last_network = first + len(jobs), network + len(jobs) * methods[0].networks
         groups.append(
             StackedGroup(
-                methods, slice(first, last), steps, slice(network, last_network), varying(methods, device), memory
+                methods, slice(first, last), warmups, slice(network, last_network), varying(methods, device), memory
             )
         )
         first, network = last, last_network

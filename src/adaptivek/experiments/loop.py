@@ -36,7 +36,7 @@ class Loop(ABC):
     A subclass builds the networks, and says how a batch goes through them.
 
     Args:
-        jobs: the runs, in the order of their groups; of one recipe and one shape of data.
+        jobs: the runs, in the order of their groups; of one recipe, but for warm-up, and one shape of data.
         device: where.
     """
 
@@ -117,11 +117,11 @@ class Loop(ABC):
         rate = pace(order, started)
         with self._averaged():
             accuracies, validations = self._test().tolist(), self._validate().tolist()
-        selecting = [self._selecting(group) for group in self.groups for _ in group.methods]
+        selecting = [self._selecting(warmup) for group in self.groups for warmup in group.warmups]
         self.epoch += 1
         records = []
         for run, job in enumerate(self.jobs):
-            if self.epoch in self.recipe.stages():
+            if self.epoch in job.spec.recipe.stages():
                 self._details[run].append(look_closer(self.epoch, Steps(*(values[run] for values in steps))))
             before = self._reached[run]
             reached = self._reached[run] = before.after(accuracies[run], validations[run])
@@ -133,9 +133,9 @@ class Loop(ABC):
             )
         return records
 
-    def _selecting(self, group: Group) -> bool:
-        """Whether the warm-up of a group is over."""
-        return self.epoch * self.steps_per_epoch >= group.warmup
+    def _selecting(self, warmup: int) -> bool:
+        """Whether a warm-up of so many steps is over."""
+        return self.epoch * self.steps_per_epoch >= warmup
 
     def _fresh_networks(self) -> list[nn.Module]:
         return [network for job in self.jobs for network in fresh_networks(job)]

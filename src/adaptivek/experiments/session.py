@@ -21,7 +21,7 @@ from ..support.threads import flops, suited
 from ..training.mixup import mix
 from ..training.networks import Networks
 from .data import Split
-from .groups import Group
+from .groups import Group, warmup_steps
 from .loop import Loop, Predict, autocast, recorded
 from .prepare import Draws, fresh_network, fresh_networks
 from .prepare import prepare as prepare
@@ -51,8 +51,8 @@ class Session(Loop):
         super().__init__([self.job], found)
         self.spec, self.manifest, self.labels = spec, self.job.manifest, self._labels[0]
         method, fresh = spec.make_method(), fresh_networks(self.job)
-        warmup = self.recipe.warmup_epochs * self.steps_per_epoch if method.wants_warmup else 0
-        self.groups = [Group([method], slice(0, 1), warmup)]
+        warmup = warmup_steps(self.job)
+        self.groups = [Group([method], slice(0, 1), [warmup])]
         self.model = (fresh[0] if len(fresh) == 1 else Networks(fresh)).to(self.device)
         self.criterion = Selection(
             method,
@@ -74,7 +74,7 @@ class Session(Loop):
         return self._details[0]
 
     def _train(self, drawn: list[Draws]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        reforward = self.spec.reforward and self._selecting(self.groups[0])
+        reforward = self.spec.reforward and self._selecting(self.groups[0].warmups[0])
         mine = Draws(*(values.to(self.device) for values in drawn[0]))
         done = [self._step(Draws(*step), reforward) for step in zip(*mine, strict=True)]
         losses, weights, confidence, thresholds = (torch.stack(column)[None] for column in zip(*done, strict=True))

@@ -61,6 +61,10 @@ class Recipe:
         """That of the forward pass on a kind of device. Few processors are faster in bfloat16: they have float32."""
         return self.precision if device == "cuda" else "float32"
 
+    def without_warmup(self) -> Recipe:
+        """What runs must share to be trained as one: each may begin to select when it wants."""
+        return dataclasses.replace(self, warmup_epochs=0)
+
     def stages(self) -> set[int]:
         """Epochs, from 1, of which more is recorded: the first, the last plain one, one amid selection, the last."""
         plain = min(max(self.warmup_epochs, 1), self.epochs)
@@ -70,12 +74,13 @@ class Recipe:
 #: what the paper compares, and on what
 PAPER_METHODS = ("oracle", "vanilla", "mkl", "vanilla+mkl", "adaptive-k")
 PAPER_DATASETS = ("mnist", "fashion-mnist", "cifar10", "imdb", "sarcasm", "hotel", "20newsgroups")
+PAPER_RATES = (0.1, 0.2, 0.3, 0.4)
 
 #: the authors' notebook, to the epoch
 NOTEBOOK = Recipe(decay_early=True)
 
-# one for all texts; raced on clean labels and on Vanilla alone, like the one for cifar10
-_TEXT = Recipe(
+#: for texts of one's own, and for the benchmarks that are not the paper's
+TEXT_RECIPE = Recipe(
     network="text-bag",
     epochs=16,
     warmup_epochs=6,
@@ -103,7 +108,7 @@ RECIPES: dict[str, Recipe] = {
         augment=True,
         precision="bfloat16",
     ),
-    **dict.fromkeys(("imdb", "sarcasm", "hotel", "20newsgroups"), _TEXT),
+    **dict.fromkeys(("imdb", "sarcasm", "hotel", "20newsgroups"), TEXT_RECIPE),
 }
 #: which pixels a side the networks of two of these take; the others take any from 8 on
 SIDES = {"digits": (8, 9), "mnist": (28, 31)}
@@ -119,7 +124,7 @@ def recipe_by_kind(data: Split) -> Recipe:
     Smaller batches of SGD take smaller steps in proportion. Nothing is mirrored: what it would be is not known.
     """
     if data.vocabulary:
-        recipe = _TEXT
+        recipe = TEXT_RECIPE
     else:
         sides = data.x.shape[-2:]
         fitting = [name for name, (low, high) in SIDES.items() if all(low <= side <= high for side in sides)]

@@ -54,7 +54,7 @@ class Stack(Loop):
         self._gpu = self.device.type == "cuda"
         self._record_graph = cuda_graph and self._gpu
         self._graph: torch.cuda.CUDAGraph | None = None
-        self.groups = in_groups(self.jobs, self.recipe.warmup_epochs * self.steps_per_epoch, self.device)
+        self.groups = in_groups(self.jobs, self.device)
         # the number of networks of each run, the run of each network, and the first network of each run
         self._numbers = [job.spec.make_method().networks for job in self.jobs]
         numbers = torch.tensor(self._numbers)

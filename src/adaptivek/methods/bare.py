@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..backend.checks import check_number
+from ..backend.opaque import opaque
 from ..method import Batch, Decision, Method, NoState, Task
 
 
@@ -38,10 +39,11 @@ class BARE(Method[NoState]):
         assert batch.logits is not None
         assert batch.labels is not None
         valid = batch.valid.unsqueeze(-1)
-        p = batch.logits.detach().softmax(-1).where(valid, 0.0)
+        p = opaque(batch.logits.detach().softmax(-1).where(valid, 0.0))
         mean = p.sum(-2, keepdim=True) / batch.n_valid
         square = (p - mean).square().where(valid, 0.0).sum(-2, keepdim=True)
         deviation = (square / (batch.n_valid - 1).clamp(min=1)).sqrt()
-        above = p - mean >= self.deviations * deviation
-        kept = above.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1) & batch.valid
+        # Triton cannot compile these sums fused with the softmax before and the look-up after them
+        margin = opaque(p - mean - self.deviations * deviation)
+        kept = (margin.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1) >= 0) & batch.valid
         return Decision(kept | ~kept.any(-1, keepdim=True))

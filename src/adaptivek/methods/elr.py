@@ -56,3 +56,9 @@ class ELR(Method[Targets]):
         agreement = (moved * p).sum(-1)
         losses = self.strength * (1 - agreement).log() + batch.losses
         return Decision(batch.valid, {"targets": moved}, losses=losses)
+
+
+def pull(p: Tensor, remembered: Tensor) -> Tensor:
+    """What adds the pull of ELR to the targets of a cross-entropy: minus the gradient of log(1 - <t, p>), in logits."""
+    agreement = (remembered * p).sum(-1, keepdim=True)
+    return p * (remembered - agreement) / (1 - agreement).clamp(min=EDGE)

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from ..backend.checks import check_number
 from ..method import Batch, Decision, Method, Task, observed
+from .confusion import count_confusion, no_counts, odds_and_trust
 
 TINY = 1e-6  # probabilities are at least this before they are multiplied
-RARE = 1e-3  # how often, at least, any class is taken to be labelled as any other
 HORIZON = 5_000  # samples that the confusion counts look back on where the size of the set is not known
 
 
 class LabelMemoryState(NamedTuple):
     predictions: Tensor  #: (rows, classes) EMA of predictions, from 0; the rest, up to 1, is the label
-    confusion: Tensor  #: (classes, classes) how often rows predicted as the first were labelled as the second, of late
+    confusion: Tensor  #: how often rows predicted as one class were labelled as another, of late; see `confusion`
     horizon: Tensor  #: samples that those counts look back on: the size of the training set
 
 
@@ -56,30 +56,27 @@ class LabelMemory(Method[LabelMemoryState]):
         check_number("LabelMemory", "caution", self.caution, 0)
 
     def init(self, task: Task) -> LabelMemoryState:
-        classes = task.classes or 0
         horizon = torch.tensor(float(task.rows or HORIZON))
-        return LabelMemoryState(task.per_row_and_class(0.0), torch.zeros(classes, classes), horizon)
+        return LabelMemoryState(task.per_row_and_class(0.0), no_counts(task.classes or 0), horizon)
 
     def step(self, state: LabelMemoryState, batch: Batch) -> Decision:
         assert batch.logits is not None
         assert batch.labels is not None
-        p, labels, label = batch.logits.detach().softmax(-1), batch.labels, observed(batch)
+        p, label = batch.logits.detach().softmax(-1), observed(batch)
         before, moved = self._visit(state.predictions, p)
-        memory = moved + (1 - moved.sum(-1, keepdim=True)) * label
-        odds, trust = (table[labels] for table in odds_and_trust(state.confusion))
+        memory = torch.addcmul(moved, 1 - moved.sum(-1, keepdim=True), label)
+        odds, trust = odds_and_trust(state.confusion, batch.labels)
 
-        replaced = _against(memory, odds, label)
+        replaced, was_against, is_against = _against(torch.stack([memory, before, p]), odds, batch).unbind()
         better = p.clamp(TINY) * memory.clamp(TINY) * odds
         better = better / better.sum(-1, keepdim=True)
-        contested = _against(before, odds, label) & _against(p, odds, label)
-        held_back = trust * contested * before.sum(-1)
+        held_back = trust * (was_against & is_against) * before.sum(-1)
         # a target that is the prediction itself has no gradient: the sample stays in the mean, and says less
-        change = torch.where(replaced.unsqueeze(-1), better - label, p - label)
-        far = torch.where(replaced, trust, held_back)
+        toward, far = torch.where(replaced.unsqueeze(-1), better, p), torch.where(replaced, trust, held_back)
         return Decision(
             batch.valid,
             {"predictions": moved, "confusion": count_confusion(state.confusion, state.horizon, moved, batch)},
-            targets=label + far.unsqueeze(-1) * change,
+            targets=label + far.unsqueeze(-1) * (toward - label),
             confidence=torch.where(replaced, 0, 1 - held_back),
         )
 
@@ -93,32 +90,14 @@ class LabelMemory(Method[LabelMemoryState]):
         return remembered, remembered + (1 - self.beta) * weight * (p - remembered)
 
 
-def count_confusion(
-    confusion: Tensor, horizon: Tensor, moved: Tensor, batch: Batch, weights: Tensor | None = None
-) -> Tensor:
-    """Counts of remembered class and observed label with this batch, each sample by its weight; older ones fade."""
-    assert batch.labels is not None
-    left = (1 - batch.n_valid / horizon).clamp(min=0)
-    pairs = torch.where(batch.valid, moved.argmax(-1) * moved.shape[-1] + batch.labels, 0)
-    weights = batch.valid if weights is None else batch.valid * weights
-    # counted, not a matrix product, which autocast would take in half precision
-    return (left * confusion).flatten().scatter_add(-1, pairs, weights.to(confusion.dtype)).view_as(confusion)
-
-
-def odds_and_trust(confusion: Tensor) -> tuple[Tensor, Tensor]:
-    """From counts [predicted, observed]: the odds [label, class], at most 1, and how far each label may be doubted."""
-    eye = torch.eye(confusion.shape[-1], device=confusion.device)
-    counts = confusion + eye  # before there is anything to count, each class is observed as itself
-    share = (counts / counts.sum(-1, keepdim=True)).clamp(RARE)
-    own = (share * eye).sum(-1, keepdim=True)
-    found_again = (confusion * eye).sum(-2) / (confusion.sum(-2) + 1)
-    return (share.t() / own).clamp(max=1), (4 * found_again - 1).clamp(0, 1)
-
-
-def _against(shares: Tensor, odds: Tensor, label: Tensor) -> Tensor:
-    """Whether a class other than the label has more of ``shares * sqrt(odds)``, (B,)."""
+def _against(shares: Tensor, odds: Tensor, batch: Batch) -> Tensor:
+    """Whether a class other than the label has more of ``shares * sqrt(odds)``, (..., B)."""
     judged = shares * odds.sqrt()
-    return (judged * label).sum(-1) < (judged * (1 - label)).amax(-1)
+    if batch.targets is not None:
+        return (judged * batch.targets).sum(-1) < (judged * (1 - batch.targets)).amax(-1)
+    assert batch.labels is not None
+    at_label = batch.labels.expand(judged.shape[:-1]).unsqueeze(-1)
+    return judged.gather(-1, at_label).squeeze(-1) < judged.amax(-1)
 
 
 def certainty(p: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Label posterior: each label is mixed with its posterior, from the second visit on."""
+"""Label posterior: each label is mixed with its posterior, and predictions are held near the remembered ones."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ from torch import Tensor
 
 from ..backend.checks import check_number
 from ..method import Batch, Decision, Method, Task, observed
-from .label_memory import TINY, certainty, count_confusion, odds_and_trust
+from .confusion import count_confusion, no_counts, odds_and_trust, right_and_predicted
+from .elr import pull
+from .label_memory import HORIZON, TINY
 
 MOST = 0.5  # the odds of another class: a label is always at least twice as likely as any one mistake
+QUARTER = 0.67  # standard deviations above the mean lies a quarter of a normal distribution
+WINDOW = 64  # rows of a class over which mean and deviation of its confidence are taken
+GROWTH = 0.7  # a memory of n visits is 1 - 0.7^n of the prediction, as ELR's, which starts at 0
 
 
 class LabelPosteriorState(NamedTuple):
     predictions: Tensor  #: (rows, classes) EMA of each row's predictions
     visits: Tensor  #: (rows,) how often each row was seen
-    confusion: Tensor  #: (classes, classes) weighted counts of rows remembered as the first, labelled as the second
-    horizon: Tensor  #: samples that those counts look back on: the size of the training set
+    confusion: Tensor  #: how many confident rows of one class were labelled as another, of late; see `confusion`
+    expected: Tensor  #: (classes,) how many of them the network itself expects to be labelled as their class
+    moments: Tensor  #: (2, classes) mean and mean square of the confidence of the last rows of each class
+    horizon: Tensor  #: samples that the counts look back on: the size of the training set
 
 
 @dataclass(frozen=True)
@@ -27,55 +34,113 @@ class LabelPosterior(Method[LabelPosteriorState]):
     """Learn a mixture of the label and its posterior, ``prediction * remembered predictions * odds``.
 
     The odds are Bayes' rule: how much less likely a class gives the observed label than the label's own class does.
-    They come from confusion counts of remembered class and observed label, in which a row counts by its certainty. At
-    its first visit a row is trained on its label. After that the label has a share of ``worth / (worth + visits)`` in
-    the target, and all of it where its class is hardly ever found again.
+    They come from confusion counts of remembered class and observed label, over the most confident rows of each class.
+    At its first visit a row is trained on its label. After that the label has a share of ``worth / (worth + visits)``
+    in the target, and more where its class is hardly ever found again, or where the network is less confident than it
+    is right: then it is still learning, and what looks like noise is not. By the same trust, predictions are pulled
+    towards the remembered ones as in ELR, from the first visit on.
 
     Args:
         beta: how slowly the remembered predictions move, in [0, 1); they move once a visit, so once an epoch.
         worth: how many visits a label is worth, above 0.
-        caution: how much less a row of low certainty is counted, at least 0.
+        strength: of the pull, lambda of ELR, at least 0.
     """
 
-    beta: float = 0.8
+    beta: float = 0.5
     worth: float = 0.5
-    caution: float = 2.0
+    strength: float = 2.0
 
     name: ClassVar[str] = "label-posterior"
     summary: ClassVar[str] = "mixes each label with its posterior, the more the more often its row was seen"
     paper: ClassVar[str] = "this library"
-    needs_rows: ClassVar[bool] = True
+    revision: ClassVar[int] = 2
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
+    uses_rows: ClassVar[bool] = True
     tables: ClassVar[tuple[str, ...]] = ("predictions", "visits")
 
     def __post_init__(self) -> None:
         check_number("LabelPosterior", "beta", self.beta, 0, 1, open_high=True)
         check_number("LabelPosterior", "worth", self.worth, 0, open_low=True)
-        check_number("LabelPosterior", "caution", self.caution, 0)
+        check_number("LabelPosterior", "strength", self.strength, 0)
 
     def init(self, task: Task) -> LabelPosteriorState:
         classes = task.classes or 0
-        horizon = torch.tensor(float(task.rows or 0))
-        counts = torch.zeros(classes, classes)
-        return LabelPosteriorState(task.per_row_and_class(0.0), task.per_row(0.0), counts, horizon)
+        return LabelPosteriorState(
+            task.per_row_and_class(0.0),
+            task.per_row(0.0),
+            no_counts(classes),
+            torch.zeros(classes),
+            torch.stack(
+                [torch.full((classes,), 1 / max(classes, 1)), torch.full((classes,), 1 / max(classes, 1) ** 2)]
+            ),
+            torch.tensor(float(task.rows or HORIZON)),
+        )
 
     def step(self, state: LabelPosteriorState, batch: Batch) -> Decision:
         assert batch.logits is not None
         assert batch.labels is not None
-        p, label, visits = batch.logits.detach().softmax(-1), observed(batch), state.visits.unsqueeze(-1)
-        before = torch.where(visits > 0, state.predictions.clamp(TINY), 1.0)
-        odds, trust = (table[batch.labels] for table in odds_and_trust(state.confusion))
+        p, label = batch.logits.detach().softmax(-1), observed(batch)
+        visits, before, moved = self._visit(state.predictions, state.visits, p)
+        odds, trust = odds_and_trust(state.confusion, batch.labels)
+        trust = (trust * (1 - explained(state.confusion, state.expected)[batch.labels]).clamp(min=0)).unsqueeze(-1)
         odds = torch.where(label > 0, 1.0, odds.clamp(max=MOST))
         posterior = p.clamp(TINY) * before * odds
         posterior = posterior / posterior.sum(-1, keepdim=True)
-        moved = state.predictions + (1 / (visits + 1)).clamp(min=1 - self.beta) * (p - state.predictions)
-        weights = certainty(moved).squeeze(-1) ** self.caution
-        counts = count_confusion(state.confusion, state.horizon, moved, batch, weights)
-        far = trust.unsqueeze(-1) * visits / (self.worth + visits)
+        targets = label + trust * visits / (self.worth + visits) * (posterior - label)
+        # kept within 0 and 1: where predictions are certain the pull of ELR grows without bound, and training at a high
+        # learning rate does not survive that
+        remembered = (1 - GROWTH ** (visits + 1)) * moved
+        targets = (targets + self.strength * trust * pull(p, remembered)).clamp(0, 1)
+
+        confidence, found = moved.max(-1)
+        counted = ((confidence >= thresholds(state.moments)[found]) & batch.valid).to(p.dtype)
+        left = (1 - batch.n_valid / state.horizon).clamp(min=0)
+        expected = counted * p.gather(-1, found.unsqueeze(-1)).squeeze(-1)
         return Decision(
             batch.valid,
-            {"predictions": moved, "visits": state.visits + 1, "confusion": counts},
-            targets=label + far * (posterior - label),
+            {
+                "predictions": moved,
+                "visits": visits.squeeze(-1) + 1,
+                "confusion": count_confusion(state.confusion, state.horizon, moved, batch, counted),
+                "expected": (left * state.expected).scatter_add(-1, found, expected.to(state.expected.dtype)),
+                "moments": count_moments(state.moments, found, confidence, batch.valid),
+            },
+            targets=targets / targets.sum(-1, keepdim=True),
             confidence=(posterior * label).sum(-1).clamp(0, 1),
         )
+
+    def _visit(self, before: Tensor | None, visits: Tensor | None, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """How often each row was seen, (B, 1), and its remembered predictions before today's and with them."""
+        if before is None or visits is None:
+            # no memory: as if each row had been seen once, and predicted as today
+            return torch.ones_like(p[..., :1]), p.clamp(TINY), p
+        visits = visits.unsqueeze(-1)
+        moved = before + (1 / (visits + 1)).clamp(min=1 - self.beta) * (p - before)
+        return visits, torch.where(visits > 0, before.clamp(TINY), 1.0), moved
+
+
+def explained(confusion: Tensor, expected: Tensor) -> Tensor:
+    """Which share of the labels of a class that are not found again is explained by learning that goes on, (classes,).
+
+    A network that is still learning is right more often than it is confident. By as much as that explains the labels
+    that it does not find, they are not doubted.
+    """
+    right, predicted = right_and_predicted(confusion)
+    return (right - expected).clamp(min=0) / (predicted - right + 1)
+
+
+def thresholds(moments: Tensor) -> Tensor:
+    """The confidence above which about a quarter of each class lies; half-way to 1 where nearly all are certain."""
+    mean, square = moments[0], moments[1]
+    above = QUARTER * (square - mean.square()).clamp(min=0).sqrt()
+    return mean + torch.minimum(above, (1 - mean) / 2)
+
+
+def count_moments(moments: Tensor, found: Tensor, confidence: Tensor, valid: Tensor) -> Tensor:
+    """Mean and mean square of the confidence of each class with this batch."""
+    powers = torch.stack([confidence, confidence.square()]).to(moments.dtype) * valid
+    sums = torch.zeros_like(moments).scatter_add(-1, found.expand(2, -1), powers)
+    number = torch.zeros_like(moments[0]).scatter_add(-1, found, valid.to(moments.dtype))
+    far = (number / WINDOW).clamp(max=1)
+    return moments + far * (sums / number.clamp(min=1) - moments)

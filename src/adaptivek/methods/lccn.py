@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from ..backend import tables
 from ..backend.checks import check_number
 from ..method import Batch, Decision, Method, Task, at_class, observed
 
@@ -45,6 +46,7 @@ class LCCN(Method[Latent]):
     soft_targets: ClassVar[bool] = False
     needs_epochs: ClassVar[bool] = True
     tables: ClassVar[tuple[str, ...]] = ("classes", "labels")
+    reads_packed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_number("LCCN", "prior", self.prior, 0, open_low=True)
@@ -57,7 +59,9 @@ class LCCN(Method[Latent]):
         known = state.labels != UNKNOWN
         if not bool(known.any()):
             return state
-        by_label = torch.zeros_like(state.matrix).index_add_(0, state.labels[known], state.classes[known])
+        by_label = torch.zeros_like(state.matrix)
+        for rows, classes in tables.parts(state.classes):
+            by_label.index_add_(0, state.labels[rows][known[rows]], classes[known[rows]])
         counts = by_label.t() + self.prior
         return state._replace(matrix=counts / counts.sum(-1, keepdim=True))
 

@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from ..backend import tables
 from ..backend.checks import check_number
 from ..method import Batch, Decision, Method, Task, at_class
 
@@ -52,6 +53,7 @@ class PLC(Method[Corrected]):
     soft_targets: ClassVar[bool] = False
     needs_epochs: ClassVar[bool] = True
     tables: ClassVar[tuple[str, ...]] = ("labels", "predictions")
+    reads_packed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_number("PLC", "threshold", self.threshold, 0, HIGHEST, open_low=True)
@@ -69,10 +71,12 @@ class PLC(Method[Corrected]):
         known = state.labels != UNKNOWN
         if epoch < self.plain or not bool(known.any()):
             return state
-        mean = state.predictions.mean(1)
-        best, label = mean.amax(-1), mean.gather(-1, state.labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
-        replaced = known & (label < state.threshold * best)
-        labels, threshold = mean.argmax(-1).where(replaced, state.labels), state.threshold
+        replaced, labels, threshold = torch.zeros_like(known), state.labels.clone(), state.threshold
+        for rows, predictions in tables.parts(state.predictions):
+            mean, old = predictions.mean(1), state.labels[rows]
+            label = mean.gather(-1, old.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+            replaced[rows] = known[rows] & (label < threshold * mean.amax(-1))
+            labels[rows] = mean.argmax(-1).where(replaced[rows], old)
         if int(replaced.sum()) < FEW * int(known.sum()):
             threshold = (threshold + self.increment).clamp(max=HIGHEST)
         return state._replace(labels=labels, threshold=threshold)

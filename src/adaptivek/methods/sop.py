@@ -54,8 +54,7 @@ class SOP(Method[Noise]):
         check_number("SOP", "rate_v", self.rate_v, 0, open_low=True)
 
     def init(self, task: Task) -> Noise:
-        v = task.per_row_and_class(START)
-        return Noise(v[:, 0].clone(), v)
+        return Noise(task.per_row(START), task.per_row_and_class(START))
 
     def step(self, state: Noise, batch: Batch) -> Decision:
         assert batch.logits is not None

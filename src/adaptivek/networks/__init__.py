@@ -136,13 +136,17 @@ def resnet18(channels: int, classes: int) -> nn.Module:
 
 
 class _Bag(nn.Module):
-    """A text as the weighted sum of its words' vectors; how much a word weighs is learned too."""
+    """A text as the weighted sum of its words' vectors; how much a word weighs is learned too.
 
-    def __init__(self, vocabulary: int, classes: int, size: int = 32) -> None:
+    With ``dropout``, that share of the words is left out of a text while training.
+    """
+
+    def __init__(self, vocabulary: int, classes: int, size: int = 32, dropout: float = 0.0) -> None:
         super().__init__()
         self.words = nn.Embedding(vocabulary, size)
         self.importance = nn.Embedding(vocabulary, 1)
         self.out = nn.Linear(size, classes)
+        self.dropout = Dropout(dropout) if dropout else nn.Identity()
         with torch.no_grad():
             self.words.weight.mul_(0.01)
             # words are numbered from the most frequent on: the rare ones weigh more from the start, as in TF-IDF
@@ -150,6 +154,7 @@ class _Bag(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         weight = self.importance(x).squeeze(-1).exp() * (x > 0)  # 0 is padding
+        weight = self.dropout(weight)
         # of length 1 whatever the text's; a row that is all padding gives zeros
         weight = weight * (weight.square().sum(-1, keepdim=True) + 1e-12).rsqrt()
         out: Tensor = self.out(torch.einsum("bl,bld->bd", weight, self.words(x)))
@@ -161,12 +166,24 @@ def text_bag(vocabulary: int, classes: int) -> nn.Module:
     return _Bag(vocabulary, classes)
 
 
+def text_bag_wide(vocabulary: int, classes: int) -> nn.Module:
+    """The same with 128 numbers a word."""
+    return _Bag(vocabulary, classes, size=128)
+
+
+def text_bag_dropout(vocabulary: int, classes: int) -> nn.Module:
+    """The same with half of the words of a text left out at each step."""
+    return _Bag(vocabulary, classes, dropout=0.5)
+
+
 MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     "notebook-cnn": notebook_cnn,
     "digits-cnn": digits_cnn,
     "resnet9": resnet9,
     "resnet18": resnet18,
     "text-bag": text_bag,
+    "text-bag-wide": text_bag_wide,
+    "text-bag-dropout": text_bag_dropout,
 }
 
 
@@ -176,7 +193,7 @@ LAST_PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "digits-cnn": (("10",), ("7",)),
     "resnet9": (("8",), ("4", "5")),
     "resnet18": (("13",), ("9", "10")),
-    "text-bag": (("out",),),
+    **dict.fromkeys(("text-bag", "text-bag-wide", "text-bag-dropout"), (("out",),)),
 }
 
 

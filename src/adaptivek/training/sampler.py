@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
+from ..backend import tables
 from ..backend.checks import check_number
 from ..criterion import Selection
 from ..methods import LabelMemory
@@ -51,5 +52,6 @@ class SkipSettled(Sampler[int]):
         return int(self._in_use().sum())
 
     def _in_use(self) -> Tensor:
-        settled: Tensor = (self.criterion.memory.state.predictions.amax(1) >= self.settled).cpu()
+        highest = [entries.amax(1) for _, entries in tables.parts(self.criterion.memory.state.predictions)]
+        settled = (torch.cat(highest) >= self.settled).cpu()
         return ~settled | ((torch.arange(self.rows) + self.epoch) % self.every == 0)

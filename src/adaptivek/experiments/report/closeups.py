@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 SMOOTH = 9  # mini-batches in a moving mean
 
 
-def choose(table: Sequence[Row], rate: float, method: str, wanted: Sequence[str] = ()) -> Row | None:
-    """The setting of the paper's figure, or the one most like it that has the method and most of those ``wanted``."""
-    found = [row for row in table if row.has(method) and row.setting.rate > 0]
+def choose(table: Sequence[Row], rate: float, *methods: str, wanted: Sequence[str] = ()) -> Row | None:
+    """The setting of the paper's figure, or one most like it that has these methods and most of those ``wanted``."""
+    found = [row for row in table if row.has(*methods) and row.setting.rate > 0]
 
     def unlike(row: Row) -> tuple[int, bool, bool, float]:
         setting, missing = row.setting, sum(not row.has(other) for other in wanted)
@@ -34,8 +34,8 @@ def choose(table: Sequence[Row], rate: float, method: str, wanted: Sequence[str]
     return min(found, key=unlike, default=None)
 
 
-def selection_quality(row: Row, methods: Sequence[str]) -> Picture:
-    """(a) Precision and recall per epoch."""
+def selection_quality(row: Row, methods: Sequence[str], mark: str = "") -> Picture:
+    """(a) Precision and recall per epoch. ``mark`` keeps apart what is drawn several times, here and below."""
     shown = [method for method in (ADAPTIVE_K, MKL, DEFAULT) if row.has(method)]
     panels: list[Panel] = []
     records = [record for method in shown for result in row.cells[method].results for record in result.epochs]
@@ -55,7 +55,7 @@ def selection_quality(row: Row, methods: Sequence[str]) -> Picture:
         axes.set_ylim(low - 0.03, 1.02)
         shade_warmup(axes, row)
         draw.percents(axes)
-        panels.append(Panel(title, draw.svg(figure, f"quality-{name}", f"{name} per epoch")))
+        panels.append(Panel(title, draw.svg(figure, f"quality{mark}-{name}", f"{name} per epoch")))
     keys = (
         *method_keys(methods, shown), Key("clean share of the data: keeping at random", "muted", ":"),
         Key("plain training", "muted", ""),
@@ -67,7 +67,7 @@ def selection_quality(row: Row, methods: Sequence[str]) -> Picture:
     return Picture("quality", title, reading, keys, tuple(panels), True)
 
 
-def batches(row: Row, methods: Sequence[str]) -> Picture:
+def batches(row: Row, methods: Sequence[str], mark: str = "") -> Picture:
     """(b) Clean share of each mini-batch against the share kept."""
     shown = [method for method in (ADAPTIVE_K, MKL) if row.has(method)]
     panels: list[Panel] = []
@@ -87,9 +87,9 @@ def batches(row: Row, methods: Sequence[str]) -> Picture:
         draw.percents(axes)
         about = "share kept and clean share over mini-batches"
         panels.append(
-            Panel(f"{named(method)} over the epoch, one seed", draw.svg(figure, f"batches-{len(panels)}", about))
+            Panel(f"{named(method)} over the epoch, one seed", draw.svg(figure, f"batches{mark}-{len(panels)}", about))
         )
-        panels.append(_kept_against_clean(method, details, colour, f"batches-{len(panels)}"))
+        panels.append(_kept_against_clean(method, details, colour, f"batches{mark}-{len(panels)}"))
     keys = (Key("truly clean", "ink", "--"), *method_keys(methods, shown))
     reading = (
         "The share of a mini-batch that is clean changes by chance. A method that sees it follows it; one "
@@ -102,7 +102,7 @@ def batches(row: Row, methods: Sequence[str]) -> Picture:
     return Picture("batches", title, reading, keys, tuple(panels), True)
 
 
-def losses(row: Row) -> Picture:
+def losses(row: Row, mark: str = "") -> Picture:
     """(c) Mean and spread of clean and of noisy losses over training, with the threshold."""
     panels: list[Panel] = []
     shown = [method for method in (ADAPTIVE_K, DEFAULT, VANILLA) if row.has(method)]
@@ -122,7 +122,7 @@ def losses(row: Row) -> Picture:
         axes.set_ylim(0, 1.05 * max(top, 0.1))
         shade_warmup(axes, row, method)
         draw.whole_numbers(axes)
-        panels.append(Panel(named(method), draw.svg(figure, f"losses-{len(panels)}", "losses per epoch")))
+        panels.append(Panel(named(method), draw.svg(figure, f"losses{mark}-{len(panels)}", "losses per epoch")))
     keys = (
         Key("clean labels", "clean"), Key("noisy labels", "noisy", "-."),
         Key("threshold: what is below is kept", "ink", "--"), Key("plain training", "muted", ""),
@@ -134,7 +134,7 @@ def losses(row: Row) -> Picture:
     return Picture("losses", title, reading, keys, tuple(panels), len(panels) <= 2)
 
 
-def histograms(row: Row) -> Picture:
+def histograms(row: Row, mark: str = "") -> Picture:
     """(e) Clean and noisy losses at stages of training."""
     panels: list[Panel] = []
     edges = [REACH * number / BINS for number in range(BINS + 1)]
@@ -161,7 +161,7 @@ def histograms(row: Row) -> Picture:
             axes.set_xticks(range(0, int(REACH) + 1, 2))
             axes.minorticks_off()
             title = f"{named(method)}, epoch {epoch}"
-            panels.append(Panel(title, draw.svg(figure, f"histogram{len(panels)}", "histogram of losses")))
+            panels.append(Panel(title, draw.svg(figure, f"histogram{mark}{len(panels)}", "histogram of losses")))
     keys = (Key("clean labels", "clean"), Key("noisy labels", "noisy"), Key("threshold", "ink", "--"))
     reading = (
         "The upright scale is logarithmic. Where the two lie apart, the loss can separate them. Where the noisy labels "

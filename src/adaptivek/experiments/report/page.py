@@ -26,6 +26,7 @@ from .tables import (
     Row,
     all_methods,
     counted,
+    counted_of_default,
     current,
     dataset_order,
     failures,
@@ -114,15 +115,15 @@ def page(results: Sequence[Result], others: Sequence[str] = ()) -> str:
         style=shared_style(),
         version=__version__,
         summary=_summary(results, table),
-        claims=[both for both in counted(table) if both[0].paper is not None],
-        claims_of_default=[both for both in counted(table) if both[0].paper is None],
+        claims=counted(table),
+        claims_of_default=counted_of_default(table),
         own=own_data(table),
         paper_settings=PAPER_SETTINGS,
         setting_name=setting_name,
         shades=SHADES,
         measures=MEASURES,
         methods=[named(method) for method in methods],
-        accuracies={measure: [_accuracy_line(row, methods, measure) for row in table] for measure in MEASURES},
+        accuracies={measure: [accuracy_line(row, methods, measure) for row in table] for measure in MEASURES},
         gap_methods=[named(method) for method in methods if method not in (ORACLE, VANILLA)],
         gap_lines=[_gap_line(row, methods) for row in table if row.setting.rate > 0],
         gap_median=[
@@ -156,7 +157,7 @@ def _summary(results: Sequence[Result], table: Sequence[Row]) -> dict[str, objec
     }
 
 
-def _accuracy_line(row: Row, methods: Sequence[str], measure: Measure) -> list[Entry]:
+def accuracy_line(row: Row, methods: Sequence[str], measure: Measure) -> list[Entry]:
     """A row of the accuracy table, from the setting to the last method."""
     winners = row.winners(measure)
     most = max(len(cell.results) for cell in row.cells.values())

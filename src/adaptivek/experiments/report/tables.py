@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ...methods import METHODS
-from ..spec import PAPER_DATASETS, PAPER_METHODS, RunSpec
+from ..spec import PAPER_DATASETS, PAPER_METHODS, PAPER_RATES, RunSpec
 from ..store import Result
 
 #: accuracy of the last epoch, or the best one on the test set, as the paper reports it
 Measure = Literal["last", "best"]
-MEASURES: tuple[Measure, Measure] = ("last", "best")
 ORACLE, VANILLA, MKL, VANILLA_MKL, ADAPTIVE_K = PAPER_METHODS
 DEFAULT = "label-memory"  #: of `Selection`
 #: what the paper counts, of its 28 settings
@@ -116,7 +115,7 @@ class Claim:
     text: str
     holds: int
     settings: int
-    paper: int | None  #: of the paper's 28, where it is a claim of the paper
+    paper: int  #: of the paper's 28; 0 where it is no claim of the paper
     against: tuple[Setting, ...]  #: where it does not hold
 
 
@@ -244,19 +243,22 @@ def failures(results: Sequence[Result]) -> list[Failure]:
     return sorted(found, key=lambda each: (each.spec.dataset, each.spec.noise_rate, each.spec.method, each.spec.seed))
 
 
-def claims(table: Sequence[Row], measure: Measure) -> list[Claim]:
-    """The paper's three, by means over seeds, counted over the settings with noise that have all that is compared."""
+def claims(table: Sequence[Row], measure: Measure, method: str = ADAPTIVE_K, name: str = "Adaptive-k") -> list[Claim]:
+    """The paper's three, by means over seeds, counted over the settings with noise that have all that is compared.
+
+    For another ``method``, called ``name``, closest to Oracle is said of it beside all of the paper's.
+    """
     noisy = [row for row in table if row.setting.rate > 0]
     closest = {}
     for row in noisy:
-        if row.has(*PAPER_METHODS):
-            oracle = row.stat(ORACLE, measure).mean
-            away = {name: abs(oracle - row.stat(name, measure).mean) for name in PAPER_METHODS if name != ORACLE}
-            closest[row.setting] = away[ADAPTIVE_K] == min(away.values())
+        if row.has(*PAPER_METHODS, method):
+            oracle, rivals = row.stat(ORACLE, measure).mean, {*PAPER_METHODS, method} - {ORACLE}
+            away = {rival: abs(oracle - row.stat(rival, measure).mean) for rival in rivals}
+            closest[row.setting] = away[method] == min(away.values())
     asked = (
-        ("Adaptive-k beats Vanilla", _beats(noisy, ADAPTIVE_K, VANILLA, measure), BEATS_VANILLA),
-        ("Adaptive-k beats MKL", _beats(noisy, ADAPTIVE_K, MKL, measure), BEATS_MKL),
-        ("Adaptive-k is closest to Oracle", closest, CLOSEST),
+        (f"{name} beats Vanilla", _beats(noisy, method, VANILLA, measure), BEATS_VANILLA),
+        (f"{name} beats MKL", _beats(noisy, method, MKL, measure), BEATS_MKL),
+        (f"{name} is closest to Oracle", closest, CLOSEST),
     )
     return [_claim(*each) for each in asked]
 
@@ -270,10 +272,16 @@ def claims_of_default(table: Sequence[Row], measure: Measure) -> list[Claim]:
     ]
 
 
-def counted(table: Sequence[Row]) -> list[tuple[Claim, Claim]]:
-    """The claims that there is a setting to count for, by the last epoch and by the best; the paper's first."""
-    last, best = (claims(table, measure) + claims_of_default(table, measure) for measure in MEASURES)
-    return [both for both in zip(last, best, strict=True) if both[0].settings]
+def counted(table: Sequence[Row], method: str = ADAPTIVE_K, name: str = "Adaptive-k") -> list[tuple[Claim, Claim]]:
+    """The paper's claims that there is a setting to count for, by the last epoch and by the best."""
+    both = zip(claims(table, "last", method, name), claims(table, "best", method, name), strict=True)
+    return [(last, best) for last, best in both if last.settings]
+
+
+def counted_of_default(table: Sequence[Row]) -> list[tuple[Claim, Claim]]:
+    """The same of the default method's."""
+    both = zip(claims_of_default(table, "last"), claims_of_default(table, "best"), strict=True)
+    return [(last, best) for last, best in both if last.settings]
 
 
 def _beats(noisy: Sequence[Row], method: str, rival: str, measure: Measure) -> dict[Setting, bool]:
@@ -284,9 +292,23 @@ def _beats(noisy: Sequence[Row], method: str, rival: str, measure: Measure) -> d
     }
 
 
-def _claim(text: str, found: dict[Setting, bool], paper: int | None = None) -> Claim:
+def _claim(text: str, found: dict[Setting, bool], paper: int = 0) -> Claim:
     against = tuple(setting for setting, holds in found.items() if not holds)
     return Claim(text, sum(found.values()), len(found), paper, against)
+
+
+def paper_settings(table: Sequence[Row]) -> int:
+    """How many of the paper's settings are there, with all five methods."""
+    return len(
+        {
+            (row.setting.dataset, row.setting.rate)
+            for row in table
+            if row.setting.dataset in PAPER_DATASETS
+            and row.setting.noise == "directed"
+            and row.setting.rate in PAPER_RATES
+            and row.has(*PAPER_METHODS)
+        }
+    )
 
 
 def median_gap_closed(table: Sequence[Row], method: str, measure: Measure) -> float | None:
