@@ -3,8 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+AXE := tests/node_modules/axe-core/axe.min.js
 
-.PHONY: demo test check lint types pytest docs docs-serve numbers wheel clean
+.PHONY: demo test check lint types pytest docs docs-serve numbers wheel dist test-matrix clean
 
 demo: $(VENV)/installed
 	$(BIN)/adaptivek bench --preset demo --out runs/demo
@@ -22,8 +23,12 @@ lint: $(VENV)/installed
 types: $(VENV)/installed
 	$(BIN)/mypy
 
-pytest: $(VENV)/installed
+pytest: $(VENV)/installed $(AXE)
 	$(BIN)/python -m pytest --numprocesses auto
+
+# for the tests of the pages; without npm these are skipped
+$(AXE): tests/package-lock.json
+	npm ci --silent --ignore-scripts --prefix tests && touch $@ || echo "no axe-core: its tests are skipped"
 
 # the site, in build/site; --strict: a link that leads nowhere is an error
 docs: $(VENV)/installed
@@ -39,10 +44,26 @@ numbers: $(VENV)/installed
 wheel: $(VENV)/installed
 	$(BIN)/python -m build --wheel --no-isolation
 
+# what is uploaded: built, and looked at by twine and check-wheel-contents
+dist: $(VENV)/release
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+
+# the tests on every Python that is here, and on the oldest PyTorch; ARGS go to pytest
+SESSIONS ?= tests-3.11 tests-3.12 tests-3.13 oldest
+test-matrix: $(VENV)/release
+	$(BIN)/nox --session $(SESSIONS) -- $(ARGS)
+
+$(VENV)/release: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[release]'
+	touch $@
+
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .nox tests/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

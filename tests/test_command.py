@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 import adaptivek
+from adaptivek.cli import main
 from adaptivek.cli.overrides import Overrides
 from adaptivek.experiments.folder import run
 from adaptivek.experiments.records import EpochRecord
@@ -180,3 +182,29 @@ def test_the_version_and_the_package_as_a_program(tmp_path):
     done = subprocess.run([*run, "report", str(tmp_path)], capture_output=True, text=True, env=ENVIRONMENT, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("adaptivek: report: folder must hold results")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_bash_completes_commands_and_options(tmp_path, capsys):
+    script = tmp_path / "completion"
+    with pytest.raises(SystemExit):
+        main(["completion", "bash"])
+    script.write_text(capsys.readouterr().out)
+
+    def offered(*words: str) -> set[str]:
+        ask = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tyro_adaptivek adaptivek "${!#}"; echo "${COMPREPLY[@]}"'
+        asked = ["bash", "-c", f"source '{script}'; {ask}", "bash", "adaptivek", *words]
+        return set(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split())
+
+    assert offered("") >= {"audit", "train", "bench", "methods", "theory", "report", "completion"}
+    assert offered("a") == {"audit"}
+    assert offered("train", "digits", "--noise-r") == {"--noise-rate"}
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_a_script_that_knows_the_commands(shell, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["completion", shell])
+    assert not left.value.code
+    script = capsys.readouterr().out
+    assert all(name in script for name in ("audit", "train", "noise-rate"))

@@ -75,6 +75,7 @@ def test_the_library_works_with_no_extra_installed():
         (["matplotlib"], "from adaptivek.cli import main; main(['theory', '--out', 'x'])", "adaptivek[theory]"),
         (["matplotlib"], "from adaptivek.experiments.report import report", "adaptivek[report]"),
         (["jinja2"], "from adaptivek.experiments.report import report", "adaptivek[report]"),
+        (["matplotlib"], "from adaptivek import plots", "adaptivek[plots]"),
         (["jinja2"], "import adaptivek.auditing.page", "adaptivek[report]"),
         (["sklearn"], "from adaptivek.experiments.data import load; load('digits')", "adaptivek[data]"),
     ],

@@ -16,7 +16,7 @@ from adaptivek.cli import main
 from adaptivek.experiments.report import report
 from adaptivek.experiments.report.closeups import choose
 from adaptivek.experiments.report.page import page
-from adaptivek.experiments.report.tables import Setting, claims, failures, median_gap_closed, rows
+from adaptivek.experiments.report.tables import Setting, claims, claims_of_default, failures, median_gap_closed, rows
 from adaptivek.experiments.report.text import gaps, markdown, to_csv
 from adaptivek.experiments.store import Result, Store
 
@@ -84,6 +84,26 @@ def test_a_setting_counts_only_with_noise_and_with_all_that_is_compared():
     assert [each.rate for each in counted[0].against] == [0.3]
 
 
+def test_the_default_is_counted_where_it_and_its_rival_are():
+    runs = [
+        *setting(0.0, vanilla=0.1, label_memory=0.8),  # no noise
+        *setting(0.1, vanilla=0.7, mkl=0.85, label_memory=0.8),
+        *setting(0.2, vanilla=0.8, mkl=0.7, adaptive_k=0.8, label_memory=0.8),  # a tie is no win
+        *setting(0.3, vanilla=0.7, adaptive_k=0.9),
+    ]
+    counted = claims_of_default(rows(runs), "last")
+    assert [claim.text.split()[-1] for claim in counted] == ["Vanilla", "MKL", "Adaptive-k"]
+    assert [(claim.holds, claim.settings, claim.paper) for claim in counted] == [
+        (1, 2, 0),
+        (1, 2, 0),
+        (0, 1, 0),
+    ]
+    assert [each.rate for each in counted[0].against] == [0.2]
+    text = page(runs)
+    assert text.count("the paper, likewise") == text.count("--paper-part: ")
+    assert "Label memory beats Adaptive-k" in text
+
+
 def test_the_gap_closed_and_where_there_is_none():
     runs = [
         *setting(0.1, oracle=0.9, vanilla=0.5, mkl=0.4, adaptive_k=0.8),
@@ -141,7 +161,7 @@ def test_who_finds_the_noise_out_makes_an_estimate_and_who_is_told_it_does_not()
     (row,) = rows(results)
     found = ["adaptive-k", "adaptive-k:threshold=mean", "label-memory"]
     assert [name for name, cell in row.cells.items() if cell.estimate] == found
-    section = page(results).partition('<table id="noise-ratio">')[2].partition("</table>")[0]
+    section = page(results).partition('<table id="noise-ratio"')[2].partition("</table>")[0]
     assert section.count("<tr") == 1 + len(found)
     assert "Label memory" in section
     runs = [each for each in grid(["digits"], (0.3,)) if each.spec.method == "adaptive-k"]

@@ -40,10 +40,12 @@ def test_figures_show_the_papers_methods_and_the_best_of_many_others():
     others = ["bare", "gce", "elr", "sce", "sop", "selc", "dlt"]
     results = setting(vanilla=0.5, oracle=0.95, **{name: 0.6 + 0.01 * place for place, name in enumerate(others)})
     assert foremost(rows(results), 10) == ["oracle", "vanilla", "dlt", "elr", "sce", "selc", "sop"]
-    assert "Of 9 methods, the paper&#39;s five and the best" in page(results)
+    assert "Of 9 methods, the paper&#39;s five, the default and the best" in page(results)
     few = setting(vanilla=0.5, gce=0.6)
     assert foremost(rows(few), 10) == ["vanilla", "gce"]
-    assert "the best of the others" not in page(few)
+    assert "the best others" not in page(few)
+    with_default = results + setting(label_memory=0.51)  # however badly it does
+    assert foremost(rows(with_default), 10) == ["oracle", "vanilla", "dlt", "label-memory", "sce", "selc", "sop"]
 
 
 def test_many_methods_in_many_settings_are_ranked_in_a_terminal(capsys, tmp_path):

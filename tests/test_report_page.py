@@ -127,9 +127,7 @@ def test_a_phone_shows_it_without_scrolling_the_page_sideways(browser, path, dar
     browser.open(path, width=360, height=740, dark=dark)
     assert browser.evaluate("document.documentElement.scrollWidth") <= 360
     assert browser.evaluate("visualViewport.scale") == 1
-    # a wide table scrolls inside its frame
-    frame = "document.querySelector('#accuracy-last').parentElement"
-    assert browser.evaluate(f"{frame}.scrollWidth > {frame}.clientWidth")
+    assert overflowing(browser) == []
     smallest = browser.evaluate(
         "Math.min(...[...document.querySelectorAll('.panel svg text')].map((each) => each.getBBox().height"
         " * each.getScreenCTM().d || 99).map(Math.abs).filter((each) => each > 0))"
@@ -155,16 +153,47 @@ def test_it_prints_on_white_whatever_the_screen_is(browser, path):
     assert browser.pdf().startswith(b"%PDF")
 
 
-def test_six_methods_fit_on_a_small_screen_and_more_fade_out(browser, tmp_path):
-    frame = "document.querySelector('#accuracy-last').parentElement"
+def overflowing(browser) -> list[str]:
+    """Names of the tables that are wider than their place."""
+    return browser.evaluate(
+        "[...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth > each.clientWidth)"
+        ".map((each) => each.ariaLabel)"
+    )
+
+
+def test_no_table_is_wider_than_its_place_however_many_methods_there_are(browser, tmp_path):
+    stacked = "document.querySelector('#accuracy-last').classList.contains('stacked')"
     six = write(grid(["digits"], (0.1, 0.4), methods=(*METHODS, "label-memory")), tmp_path / "six")
-    browser.open(six, width=1280)
-    assert browser.evaluate(f"{frame}.scrollWidth <= {frame}.clientWidth")
-    assert not browser.evaluate(f"{frame}.classList.contains('more')")
     many = (*METHODS, *(f"adaptive-k:beta1=0.{n}" for n in range(1, 8)))
-    browser.open(write(grid(["digits"], (0.4,), methods=many), tmp_path / "many"), width=1280)
-    assert browser.evaluate(f"{frame}.classList.contains('more')")
+    many = write(grid(["digits", "mnist"], (0.1, 0.4), methods=many), tmp_path / "many")
+    for path, width, expected in ((six, 1280, False), (six, 390, True), (many, 1280, True), (many, 390, True)):
+        browser.open(path, width=width)
+        assert browser.evaluate(stacked) == expected
+        assert overflowing(browser) == []
     wait = "new Promise((done) => setTimeout(done, 200))"
-    browser.evaluate(f"{frame}.scrollLeft = 10000; {wait}")
-    assert not browser.evaluate(f"{frame}.classList.contains('more')")
+    browser.open(six, width=390)
+    browser.resize(1280)
+    browser.evaluate(wait)
+    assert not browser.evaluate(stacked)  # and back
     assert browser.complaints == []
+
+
+def test_a_stacked_table_says_what_each_number_is_and_still_sorts(browser, path, results):
+    browser.open(path, width=390)
+    first = "document.querySelector('#accuracy-last tbody tr')"
+    names = browser.evaluate(f"[...{first}.cells].map((cell) => cell.dataset.name)")
+    assert names[:5] == ["data set", "noise", "rate", "seeds", "Oracle"]
+    assert browser.evaluate(f"getComputedStyle({first}.cells[5], '::before').content") == '"Vanilla"'
+    browser.evaluate("document.querySelectorAll('#accuracy-last thead button')[5].click()")
+    column = "[...document.querySelectorAll('#accuracy-last tbody tr')].map((row) => row.cells[5].dataset.value)"
+    means = [float(value) for value in browser.evaluate(column)]
+    assert means == sorted(means)
+    assert len(means) == len(rows(results))
+
+
+def test_the_default_method_is_in_every_section(browser, tmp_path):
+    browser.open(write(grid(["mnist"], (0.3, 0.4), methods=(*METHODS, "label-memory")), tmp_path))
+    for section in ("default", "at-a-glance", "accuracy-tables", "gap", "estimates", "provenance"):
+        assert "Label memory" in browser.evaluate(f"document.getElementById('{section}').innerText"), section
+    for figure in ("overview", "ratio", "accuracy", "quality", "batches", "losses", "kept", "histograms"):
+        assert "Label memory" in browser.evaluate(f"document.getElementById('{figure}').innerText"), figure

@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "theory": {"backend", "support", "pages"},
     "experiments": LIBRARY,
     "auditing": LIBRARY,
+    "plots": {"backend", "support", "training", "experiments", "auditing"},
     "integrations": CORE | {"training", "auditing"},
     "cli": LIBRARY | {"experiments", "auditing", "integrations"},
     "__init__": CORE | {"training"},

@@ -59,6 +59,7 @@ from .step import train_step as train_step
 from .training.accumulation import Accumulation as Accumulation
 from .training.accumulation import rerun as rerun
 from .training.ema import EMA as EMA
+from .training.history import History as History
 from .training.indexed import indexed as indexed
 from .training.mixup import mixup as mixup
 from .training.monitor import ClassMonitor as ClassMonitor
@@ -69,11 +70,11 @@ if TYPE_CHECKING:
     from .auditing.audit import audit as audit
     from .auditing.result import AuditResult as AuditResult
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: loaded when they are first used: most training loops need none of them
 _LATER = {"audit": ".auditing.audit", "AuditResult": ".auditing.result"}
-_LATER_MODULES = ("experiments", "integrations", "noise", "testing", "theory")
+_LATER_MODULES = ("experiments", "integrations", "noise", "plots", "testing", "theory")
 
 
 def __getattr__(name: str) -> Any:

@@ -82,10 +82,9 @@ function makeRow(place) {
   row.id = `row-${i}`;
   row.dataset.place = place;
   row.dataset.decision = decisionOf(i);
-  row.setAttribute("role", "option");
+  row.setAttribute("role", "row");
   row.setAttribute("aria-selected", place === chosen);
-  row.setAttribute("aria-posinset", place + 1);
-  row.setAttribute("aria-setsize", shown.length);
+  row.setAttribute("aria-rowindex", place + 1);
   row.classList.toggle("flagged", Boolean(data.flagged[i]));
   const measure = element("span", "score");
   measure.append(element("b", "", score(i)), element("small", "", `row ${data.row[i]}`));
@@ -95,6 +94,7 @@ function makeRow(place) {
   decide.setAttribute("aria-hidden", "true"); // the keys do the same
   if (data.trusted && data.trusted[i]) measure.append(element("small", "", "trusted"));
   row.append(measure, ...(data.pictures ? [picture(i)] : []), middle, decide);
+  for (const part of [measure, middle]) part.setAttribute("role", "gridcell");
   return row;
 }
 
@@ -124,6 +124,7 @@ function draw() {
     pane.replaceChildren(...rows);
   }
   list.classList.toggle("empty", shown.length === 0);
+  list.setAttribute("aria-rowcount", shown.length);
 }
 
 function redraw() {

@@ -22,7 +22,8 @@ if not hasattr(torch.ops.adaptivek, "opaque"):  # registered once a process, how
     _LIBRARY = torch.library.Library("adaptivek", "FRAGMENT")  # type: ignore[no-untyped-call]
     _LIBRARY.define("opaque(Tensor x) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))  # type: ignore[no-untyped-call]
     _LIBRARY.impl("opaque", torch.clone, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-    torch.library.register_vmap("adaptivek::opaque", _batched, lib=_LIBRARY)
+    if hasattr(torch.library, "register_vmap"):  # from PyTorch 2.5 on; before, vmap finds its way more slowly
+        torch.library.register_vmap("adaptivek::opaque", _batched, lib=_LIBRARY)
 
 
 def opaque(x: Tensor) -> Tensor:

@@ -12,12 +12,16 @@ try:
 
     from ..auditing.command import audit
     from .bench import bench
+    from .completion import completion
     from .methods import methods
     from .report import report
     from .theory import theory
     from .train import train
 except ImportError:
-    sys.exit("the adaptivek command needs more than the library: pip install 'adaptivek[cli]'")
+    sys.exit(
+        "the adaptivek command needs more than the library: pip install 'adaptivek[cli]', or without installing: "
+        "pipx run --spec 'adaptivek[all]' adaptivek"
+    )
 
 DESCRIPTION = f"""\
 Train good models on badly labelled data (adaptivek {__version__}).
@@ -32,6 +36,7 @@ no second model. The share it leaves out tells how noisy the data is.
   adaptivek methods                                           the methods to choose from
   adaptivek report runs/bench                                 tables and figures of many runs, on one page
   adaptivek theory --out theory                               which method has the smaller error, and why
+  adaptivek completion bash                                   lets your shell complete all of this
   adaptivek --version                                         the version of this program
 """
 
@@ -43,7 +48,7 @@ def main(args: list[str] | None = None) -> None:
         print(f"adaptivek {__version__}")
         return
     app = tyro.extras.SubcommandApp()
-    for command in (audit, train, bench, methods, theory, report):
+    for command in (audit, train, bench, methods, theory, report, completion):
         app.command(command)
     try:
         app.cli(prog="adaptivek", description=DESCRIPTION, args=args)

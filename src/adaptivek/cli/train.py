@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 from rich.table import Table
@@ -13,8 +13,12 @@ from rich.table import Table
 from ..support.modules import import_modules
 from ..support.terminal import out, progress_bar, trained_on
 from .imports import Imports
+from .live import look
 from .overrides import Overrides
 from .show import show_data
+
+if TYPE_CHECKING:
+    from ..experiments.records import EpochRecord
 
 
 def train(
@@ -65,15 +69,16 @@ def train(
     spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe, text=text, label=label)
     data = load_once(spec, data_root)
     show_data(dataset, data)
-    record = None
-    with progress_bar() as progress:
+    records: list[EpochRecord] = []
+    with progress_bar(lambda: look(records)) as progress:
         task = progress.add_task("epochs", total=recipe.epochs, status="")
         for record in run(spec, folder, data, device):
+            records.append(record)
             phase = "selecting" if record.selecting else "warming up"
             progress.update(
                 task, advance=1, status=f"{phase}  accuracy {record.test_accuracy:.3f}  kept {record.kept_share:.2f}"
             )
-    assert record is not None  # a recipe has at least one epoch
+    record = records[-1]  # a recipe has at least one epoch
     table = Table("test accuracy", "best on test", "kept", "precision", "recall", "noise found", "noise true")
     table.add_row(
         *(f"{value:.3f}" for value in (record.test_accuracy, record.best_test_accuracy, record.kept_share)),

@@ -23,6 +23,7 @@ from ..criterion import Selection
 from ..method import trains_plainly
 from ..step import IGNORE, cross_entropy
 from ..training.accumulation import Accumulation
+from ..training.history import numbers
 from ..training.indexed import INDEX
 
 try:
@@ -164,11 +165,8 @@ class _Hook(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if control.should_log:
-            criterion = self.criterion
-            values = {"kept_share": criterion.kept_share, "noise_ratio": criterion.noise_ratio}
-            if math.isfinite(values["noise_ratio"]) and criterion.threshold is not None:  # warm-up is over
-                values["threshold"] = criterion.threshold
-            self.trainer.log({name: value for name, value in values.items() if math.isfinite(value)})
+            known = {name: value for name, value in numbers(self.criterion).items() if math.isfinite(value)}
+            self.trainer.log(known)
             control.should_log = True  # or the trainer would take this for its own entry
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -6,7 +6,6 @@ of the module it moves with it and is saved and restored with every checkpoint o
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from torch import Tensor
@@ -14,6 +13,7 @@ from torch.optim import Optimizer
 
 from ..criterion import Selection
 from ..training.accumulation import Accumulation
+from ..training.history import metrics
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -59,16 +59,7 @@ class SelectionCallback(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        criterion = self._accumulate.criterion
-        tally, state = criterion.memory
-        values = {
-            "noise_ratio": 1 - tally.recent_confidence / tally.recent_seen,
-            "kept_share": tally.last_kept / tally.last_seen,
-        }
-        threshold = criterion.method.loss_threshold(state)
-        if threshold is not None:
-            values["threshold"] = threshold.where(tally.recent_seen > 0, math.nan)
-        self.log_dict(values)  # tensors: nothing waits for the device until a logger looks
+        self.log_dict(metrics(self._accumulate.criterion))  # tensors: nothing waits for the device until a logger looks
 
 
 def _criterion(module: LightningModule) -> Selection:

@@ -12,8 +12,8 @@ from ...pages.drawing import CLEAN, INK, METHOD_COLOURS, MUTED, NARROW, NOISY, W
 from ..records import BINS, REACH, Detail, EpochRecord
 from ..spec import PAPER_DATASETS
 from ..store import Result
-from .figures import SEEDS, curve, dashes, epochs_of, method_keys, method_slot, shade_warmup
-from .tables import ADAPTIVE_K, MKL, VANILLA, Row
+from .figures import SEEDS, curve, dashes, epochs_of, method_keys, method_slot, shade_warmup, size
+from .tables import ADAPTIVE_K, DEFAULT, MKL, VANILLA, Row
 from .text import named, setting_name
 
 if TYPE_CHECKING:
@@ -22,20 +22,21 @@ if TYPE_CHECKING:
 SMOOTH = 9  # mini-batches in a moving mean
 
 
-def choose(table: Sequence[Row], rate: float, *methods: str) -> Row | None:
-    """The setting of the paper's figure, or the one most like it that has these methods."""
+def choose(table: Sequence[Row], rate: float, *methods: str, wanted: Sequence[str] = ()) -> Row | None:
+    """The setting of the paper's figure, or one most like it that has these methods and most of those ``wanted``."""
     found = [row for row in table if row.has(*methods) and row.setting.rate > 0]
 
-    def unlike(row: Row) -> tuple[bool, bool, float]:
-        setting = row.setting
-        return setting.dataset != PAPER_DATASETS[0], setting.noise != "directed", round(abs(setting.rate - rate), 6)
+    def unlike(row: Row) -> tuple[int, bool, bool, float]:
+        setting, missing = row.setting, sum(not row.has(other) for other in wanted)
+        away = round(abs(setting.rate - rate), 6)
+        return missing, setting.dataset != PAPER_DATASETS[0], setting.noise != "directed", away
 
     return min(found, key=unlike, default=None)
 
 
 def selection_quality(row: Row, methods: Sequence[str], mark: str = "") -> Picture:
     """(a) Precision and recall per epoch. ``mark`` keeps apart what is drawn several times, here and below."""
-    shown = [method for method in (ADAPTIVE_K, MKL) if row.has(method)]
+    shown = [method for method in (ADAPTIVE_K, MKL, DEFAULT) if row.has(method)]
     panels: list[Panel] = []
     records = [record for method in shown for result in row.cells[method].results for record in result.epochs]
     low = draw.lowest([value for record in records for value in (record.precision, record.recall)], default=0.0)
@@ -59,8 +60,11 @@ def selection_quality(row: Row, methods: Sequence[str], mark: str = "") -> Pictu
         *method_keys(methods, shown), Key("clean share of the data: keeping at random", "muted", ":"),
         Key("plain training", "muted", ""),
     )  # fmt: skip
-    title = f"(a) Who is kept: precision and recall, {setting_name(row.setting)}"
-    return Picture("quality", title, f"Averaged over the mini-batches of an epoch. {SEEDS}", keys, tuple(panels), True)
+    title = f"(a) Precision and recall of the clean labels, {setting_name(row.setting)}"
+    reading = f"Averaged over the mini-batches of an epoch. {SEEDS}"
+    if DEFAULT in shown:
+        reading += f" {named(DEFAULT)} relabels: what it keeps is measured by its confidence in each label."
+    return Picture("quality", title, reading, keys, tuple(panels), True)
 
 
 def batches(row: Row, methods: Sequence[str], mark: str = "") -> Picture:
@@ -88,21 +92,23 @@ def batches(row: Row, methods: Sequence[str], mark: str = "") -> Picture:
         panels.append(_kept_against_clean(method, details, colour, f"batches{mark}-{len(panels)}"))
     keys = (Key("truly clean", "ink", "--"), *method_keys(methods, shown))
     reading = (
-        "The share of a mini-batch that is truly clean changes by chance. A method that sees it follows it; one "
+        "The share of a mini-batch that is clean changes by chance. A method that sees it follows it; one "
         f"with a fixed k cannot. Over the epoch: dots are mini-batches, lines a moving mean over {SMOOTH}. Kept "
         "against clean: the larger a dot, the more mini-batches. On the dashed line as many are kept as are clean."
     )
-    title = f"(b) Mini-batch by mini-batch, {setting_name(row.setting)}"
+    if row.has(DEFAULT):
+        reading += f" {named(DEFAULT)} keeps all and relabels, so it has no panel here."
+    title = f"(b) Share kept of each mini-batch, {setting_name(row.setting)}"
     return Picture("batches", title, reading, keys, tuple(panels), True)
 
 
 def losses(row: Row, mark: str = "") -> Picture:
     """(c) Mean and spread of clean and of noisy losses over training, with the threshold."""
     panels: list[Panel] = []
-    shown = [method for method in (ADAPTIVE_K, VANILLA) if row.has(method)]
+    shown = [method for method in (ADAPTIVE_K, DEFAULT, VANILLA) if row.has(method)]
     top = draw.highest([_highest_loss(row.cells[method].results) for method in shown], default=1.0)
     for method in shown:
-        figure, axes = draw.panel(WIDE, "epoch", "loss", left=0.5)
+        figure, axes = draw.panel(size(len(shown)), "epoch", "loss", left=0.5)
         results = row.cells[method].results
         epochs = epochs_of(results)
         for kind, colour in (("clean", CLEAN), ("noisy", NOISY)):
@@ -114,7 +120,7 @@ def losses(row: Row, mark: str = "") -> Picture:
         threshold = _mean_curve(results, "threshold")
         axes.plot(epochs, threshold, color=INK, linestyle="--")
         axes.set_ylim(0, 1.05 * max(top, 0.1))
-        shade_warmup(axes, row)
+        shade_warmup(axes, row, method)
         draw.whole_numbers(axes)
         panels.append(Panel(named(method), draw.svg(figure, f"losses{mark}-{len(panels)}", "losses per epoch")))
     keys = (
@@ -124,9 +130,8 @@ def losses(row: Row, mark: str = "") -> Picture:
     reading = (
         "Mean loss over the samples of each kind; the band is ± 1.5 standard deviations, from 0 on. Mean over seeds."
     )
-    return Picture(
-        "losses", f"(c) Losses and the threshold, {setting_name(row.setting)}", reading, keys, tuple(panels), True
-    )
+    title = f"(c) Losses and the threshold, {setting_name(row.setting)}"
+    return Picture("losses", title, reading, keys, tuple(panels), len(panels) <= 2)
 
 
 def histograms(row: Row, mark: str = "") -> Picture:
@@ -134,7 +139,7 @@ def histograms(row: Row, mark: str = "") -> Picture:
     panels: list[Panel] = []
     edges = [REACH * number / BINS for number in range(BINS + 1)]
     stages = sorted({detail.epoch for result in row.cells[ADAPTIVE_K].results for detail in result.details})
-    for method in (ADAPTIVE_K, VANILLA):
+    for method in (ADAPTIVE_K, DEFAULT, VANILLA):
         for epoch in stages if row.has(method) else ():
             results = row.cells[method].results
             details = [detail for result in results for detail in result.details if detail.epoch == epoch]

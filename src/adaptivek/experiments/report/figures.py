@@ -9,7 +9,7 @@ from ...pages import drawing as draw
 from ...pages.drawing import METHOD_COLOURS, MUTED, NARROW, SHADES, WIDE, Axes, Key, Panel, Picture
 from ..spec import PAPER_METHODS
 from ..store import Result
-from .tables import ADAPTIVE_K, Row, Setting, all_methods
+from .tables import ADAPTIVE_K, DEFAULT, Row, Setting, all_methods
 from .text import named, rate_name, setting_name
 
 SEEDS = "The line is the mean over seeds, the band reaches from the lowest to the highest."
@@ -45,7 +45,9 @@ def overview(table: Sequence[Row], methods: Sequence[str]) -> Picture:
     reading = "Test accuracy at the last epoch, mean ± standard deviation over seeds. Flat and high is robust."
     number = len(all_methods(table))
     if number > len(methods):
-        reading += f" Of {number} methods, the paper's five and the best of the others; the tables have all."
+        reading += (
+            f" Of {number} methods, the paper's five, the default and the best of the others; the tables have all."
+        )
     keys = method_keys(methods, methods, marked=True)
     return Picture("overview", "Accuracy against noise", reading, keys, tuple(panels), len(panels) <= 2)
 
@@ -76,30 +78,43 @@ def accuracies(table: Sequence[Row], methods: Sequence[str]) -> Picture:
 def kept_shares(table: Sequence[Row]) -> Picture:
     """(d) The share kept per epoch for each noise rate, against the truth."""
     panels: list[Panel] = []
-    groups = panels_of([row for row in table if row.has(ADAPTIVE_K)])
-    for number, (setting, rows) in enumerate(groups.items()):
-        figure, axes = draw.panel(size(len(groups)), "epoch", "share kept")
-        for place, row in enumerate(rows):
-            colour = SHADES[round(place * (len(SHADES) - 1) / max(len(rows) - 1, 1))]
-            results = row.cells[ADAPTIVE_K].results
-            clean = 1 - row.cells[ADAPTIVE_K].truth.mean
-            axes.axhline(clean, color=colour, linestyle="--", linewidth=1.1)
-            curve(axes, results, "kept_share", colour)
-            axes.annotate(
-                rate_name(row.setting.rate), (1, clean), (3, 0), xycoords=("axes fraction", "data"),
-                textcoords="offset points", va="center", fontsize=8.5, color=colour,
-            )  # fmt: skip
-        position = axes.get_position()
-        axes.set_position((position.x0, position.y0, position.width - 0.4 / figure.get_figwidth(), position.height))
-        shade_warmup(axes, rows[-1])
-        draw.percents(axes)
-        panels.append(Panel(_heading(setting), draw.svg(figure, f"kept{number}", "share kept per epoch")))
+    methods = [method for method in (ADAPTIVE_K, DEFAULT) if any(row.has(method) for row in table)]
+    groups = [(method, panels_of([row for row in table if row.has(method)])) for method in methods]
+    number = sum(len(found) for _, found in groups)
+    for method, found in groups:
+        for setting, rows in found.items():
+            title = _heading(setting) + (f", {named(method)}" if len(methods) > 1 else "")
+            panels.append(Panel(title, _kept(method, rows, size(number), f"kept{len(panels)}")))
     keys = (
-        Key("share that Adaptive-k keeps", "shade-3"), Key("truly clean share, noise rate beside it", "shade-3", "--"),
+        Key("share kept", "shade-3"), Key("truly clean share, noise rate beside it", "shade-3", "--"),
         Key("plain training", "muted", ""),
     )  # fmt: skip
     reading = f"After plain training, a solid line on its dashed one has found the noise ratio. {SEEDS}"
-    return Picture("kept", "(d) The share kept, for each noise rate", reading, keys, tuple(panels), len(panels) <= 2)
+    if DEFAULT in methods:
+        reading += f" {named(DEFAULT)} relabels: its share is its mean confidence in the labels."
+    return Picture("kept", "(d) The share kept, for each noise rate", reading, keys, tuple(panels), number <= 2)
+
+
+def _kept(method: str, rows: Sequence[Row], shape: tuple[float, float], name: str) -> str:
+    figure, axes = draw.panel(shape, "epoch", "share kept")
+    for place, row in enumerate(rows):
+        colour = SHADES[round(place * (len(SHADES) - 1) / max(len(rows) - 1, 1))]
+        results, clean = row.cells[method].results, 1 - row.cells[method].truth.mean
+        axes.axhline(clean, color=colour, linestyle="--", linewidth=1.1)
+        # while warming up there is no noise ratio, and everything is kept
+        shares = [[record.kept_share if math.isnan(record.noise_ratio) else 1 - record.noise_ratio
+                   for record in result.epochs] for result in results]  # fmt: skip
+        draw.band(axes, epochs_of(results), shares, colour)
+        axes.annotate(
+            rate_name(row.setting.rate), (1, clean), (3, 0), xycoords=("axes fraction", "data"),
+            textcoords="offset points", va="center", fontsize=8.5, color=colour,
+        )  # fmt: skip
+    draw.whole_numbers(axes)
+    position = axes.get_position()
+    axes.set_position((position.x0, position.y0, position.width - 0.4 / figure.get_figwidth(), position.height))
+    shade_warmup(axes, rows[-1], method)
+    draw.percents(axes)
+    return draw.svg(figure, name, "share kept per epoch")
 
 
 def noise_ratios(table: Sequence[Row], methods: Sequence[str]) -> Picture:
@@ -167,9 +182,9 @@ def epochs_of(results: Sequence[Result]) -> list[int]:
     return [record.epoch for record in results[0].epochs]
 
 
-def shade_warmup(axes: Axes, row: Row) -> None:
+def shade_warmup(axes: Axes, row: Row, method: str = ADAPTIVE_K) -> None:
     """Shade the epochs before a method that starts late selects."""
-    cell = row.cells.get(ADAPTIVE_K)
+    cell = row.cells.get(method)
     records = cell.results[0].epochs if cell is not None and cell.results else []
     plain = [record.epoch for record in records if not record.selecting]
     if plain and len(plain) < len(records):

@@ -17,6 +17,7 @@ from ..store import Result, Store
 from . import closeups, figures
 from .tables import (
     ADAPTIVE_K,
+    DEFAULT,
     MKL,
     ORACLE,
     PAPER_SETTINGS,
@@ -25,6 +26,7 @@ from .tables import (
     Row,
     all_methods,
     counted,
+    counted_of_default,
     current,
     dataset_order,
     failures,
@@ -69,7 +71,6 @@ class Entry:
     look: str = ""
     best: bool = False
     bar: float | None = None  #: length of a bar below the text, from 0 to 1
-    aside: str = ""  #: for narrow screens, where some columns have no room
 
 
 def read(folder: str | Path) -> tuple[list[Result], list[str]]:
@@ -115,6 +116,7 @@ def page(results: Sequence[Result], others: Sequence[str] = ()) -> str:
         version=__version__,
         summary=_summary(results, table),
         claims=counted(table),
+        claims_of_default=counted_of_default(table),
         own=own_data(table),
         paper_settings=PAPER_SETTINGS,
         setting_name=setting_name,
@@ -163,7 +165,8 @@ def accuracy_line(row: Row, methods: Sequence[str], measure: Measure) -> list[En
     for method in methods:
         if not row.has(method):
             cell = row.cells.get(method)
-            line.append(Entry(DASH, "", f"{cell.failed} failed" if cell is not None and cell.failed else "not run"))
+            failed = cell is not None and cell.failed
+            line.append(Entry(DASH, "", f"{failed} failed") if failed else Entry(DASH, "", "not run", "absent"))
             continue
         stat, distance = row.stat(method, measure), row.distance(method, measure)
         details = [] if math.isnan(stat.std) else [f"± {percent(stat.std)}"]
@@ -196,7 +199,7 @@ def _gap_line(row: Row, methods: Sequence[str]) -> list[Entry]:
 def _setting_entries(row: Row) -> list[Entry]:
     setting = row.setting
     return [
-        Entry(named(setting.dataset), named(setting.dataset).lower(), plain(setting.variant), aside=setting.noise),
+        Entry(named(setting.dataset), named(setting.dataset).lower(), plain(setting.variant)),
         Entry(setting.noise, setting.noise),
         Entry(rate_name(setting.rate), setting.rate),
     ]
@@ -230,10 +233,10 @@ def _pictures(table: Sequence[Row], methods: Sequence[str]) -> dict[str, Picture
     pictures = (
         [figures.overview(finished_rows, methods), figures.accuracies(finished_rows, methods)] if finished_rows else []
     )
-    compared = closeups.choose(table, 0.4, ADAPTIVE_K, MKL) or closeups.choose(table, 0.4, ADAPTIVE_K)
+    compared = closeups.choose(table, 0.4, ADAPTIVE_K, wanted=(MKL, DEFAULT))
     if compared is not None:
         pictures += [closeups.selection_quality(compared, methods), closeups.batches(compared, methods)]
-    looked_into = closeups.choose(table, 0.3, ADAPTIVE_K)
+    looked_into = closeups.choose(table, 0.3, ADAPTIVE_K, wanted=(DEFAULT, VANILLA))
     if looked_into is not None:
         pictures += [closeups.losses(looked_into), closeups.histograms(looked_into)]
     if any(row.has(ADAPTIVE_K) for row in table):
@@ -263,4 +266,4 @@ def _recipes(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
         [field.name.replace("_", " "), *(plain(str(getattr(recipe, field.name))) for _, recipe in columns)]
         for field in dataclasses.fields(Recipe)
     ]
-    return ["", *(named(dataset) for dataset, _ in columns)], lines
+    return ["recipe", *(named(dataset) for dataset, _ in columns)], lines

@@ -18,13 +18,12 @@ for (const button of document.querySelectorAll("th button")) {
   });
 }
 
-// A table that goes on to the right fades out there.
-const frames = document.querySelectorAll(".scroll");
-const fade = () => {
-  for (const frame of frames) {
-    frame.classList.toggle("more", frame.scrollWidth - frame.clientWidth - frame.scrollLeft > 1);
-  }
+// A table that is wider than its place stands as blocks, one for each line; its headings still sort.
+const tables = document.querySelectorAll(".scroll > table");
+const fit = () => {
+  for (const table of tables) table.classList.remove("stacked");
+  const wide = [...tables].filter((table) => table.parentElement.scrollWidth > table.parentElement.clientWidth);
+  for (const table of wide) table.classList.add("stacked");
 };
-for (const frame of frames) frame.addEventListener("scroll", fade);
-addEventListener("resize", fade);
-fade();
+addEventListener("resize", fit);
+fit();

@@ -17,6 +17,7 @@ from ..store import Result
 #: accuracy of the last epoch, or the best one on the test set, as the paper reports it
 Measure = Literal["last", "best"]
 ORACLE, VANILLA, MKL, VANILLA_MKL, ADAPTIVE_K = PAPER_METHODS
+DEFAULT = "label-memory"  #: of `Selection`
 #: what the paper counts, of its 28 settings
 PAPER_SETTINGS, BEATS_VANILLA, BEATS_MKL, CLOSEST = 28, 21, 27, 18
 
@@ -109,12 +110,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Claim:
-    """In how many settings a claim of the paper holds."""
+    """In how many settings a claim holds."""
 
     text: str
     holds: int
     settings: int
-    paper: int
+    paper: int  #: of the paper's 28; 0 where it is no claim of the paper
     against: tuple[Setting, ...]  #: where it does not hold
 
 
@@ -218,12 +219,13 @@ def ranked(table: Sequence[Row]) -> list[tuple[str, float, int]]:
 
 
 def foremost(table: Sequence[Row], most: int) -> list[str]:
-    """The paper's five and so many of the others that there is a colour for each, of ``most``: the best of them."""
+    """The paper's five, the default and the best of the others: as many as there are colours, ``most``."""
     methods = all_methods(table)
     room = most - len(PAPER_METHODS)
     others = [method for method in methods if method not in PAPER_METHODS]
     if len(others) > room:
-        others = [method for method, *_ in ranked(table) if method in others and method == alone(method)][:room]
+        best = [method for method, *_ in ranked(table) if method in others and method == alone(method)]
+        others = sorted(best, key=lambda method: method != DEFAULT)[:room]
     return [method for method in methods if method in PAPER_METHODS or method in others]
 
 
@@ -247,14 +249,6 @@ def claims(table: Sequence[Row], measure: Measure, method: str = ADAPTIVE_K, nam
     For another ``method``, called ``name``, closest to Oracle is said of it beside all of the paper's.
     """
     noisy = [row for row in table if row.setting.rate > 0]
-
-    def beats(rival: str) -> dict[Setting, bool]:
-        return {
-            row.setting: row.stat(method, measure).mean > row.stat(rival, measure).mean
-            for row in noisy
-            if row.has(method, rival)
-        }
-
     closest = {}
     for row in noisy:
         if row.has(*PAPER_METHODS, method):
@@ -262,20 +256,45 @@ def claims(table: Sequence[Row], measure: Measure, method: str = ADAPTIVE_K, nam
             away = {rival: abs(oracle - row.stat(rival, measure).mean) for rival in rivals}
             closest[row.setting] = away[method] == min(away.values())
     asked = (
-        (f"{name} beats Vanilla", beats(VANILLA), BEATS_VANILLA),
-        (f"{name} beats MKL", beats(MKL), BEATS_MKL),
+        (f"{name} beats Vanilla", _beats(noisy, method, VANILLA, measure), BEATS_VANILLA),
+        (f"{name} beats MKL", _beats(noisy, method, MKL, measure), BEATS_MKL),
         (f"{name} is closest to Oracle", closest, CLOSEST),
     )
+    return [_claim(*each) for each in asked]
+
+
+def claims_of_default(table: Sequence[Row], measure: Measure) -> list[Claim]:
+    """What one would ask of the default method, counted likewise; no claims of the paper."""
+    noisy = [row for row in table if row.setting.rate > 0]
+    rivals = {"Vanilla": VANILLA, "MKL": MKL, "Adaptive-k": ADAPTIVE_K}
     return [
-        Claim(text, sum(found.values()), len(found), paper, tuple(each for each, holds in found.items() if not holds))
-        for text, found, paper in asked
+        _claim(f"Label memory beats {name}", _beats(noisy, DEFAULT, rival, measure)) for name, rival in rivals.items()
     ]
 
 
 def counted(table: Sequence[Row], method: str = ADAPTIVE_K, name: str = "Adaptive-k") -> list[tuple[Claim, Claim]]:
-    """The claims that there is a setting to count for, by the last epoch and by the best."""
+    """The paper's claims that there is a setting to count for, by the last epoch and by the best."""
     both = zip(claims(table, "last", method, name), claims(table, "best", method, name), strict=True)
     return [(last, best) for last, best in both if last.settings]
+
+
+def counted_of_default(table: Sequence[Row]) -> list[tuple[Claim, Claim]]:
+    """The same of the default method's."""
+    both = zip(claims_of_default(table, "last"), claims_of_default(table, "best"), strict=True)
+    return [(last, best) for last, best in both if last.settings]
+
+
+def _beats(noisy: Sequence[Row], method: str, rival: str, measure: Measure) -> dict[Setting, bool]:
+    return {
+        row.setting: row.stat(method, measure).mean > row.stat(rival, measure).mean
+        for row in noisy
+        if row.has(method, rival)
+    }
+
+
+def _claim(text: str, found: dict[Setting, bool], paper: int = 0) -> Claim:
+    against = tuple(setting for setting, holds in found.items() if not holds)
+    return Claim(text, sum(found.values()), len(found), paper, against)
 
 
 def paper_settings(table: Sequence[Row]) -> int:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .tables import PAPER_SETTINGS, Row, all_methods, counted, paper_settings, ranked
+from .tables import PAPER_SETTINGS, Row, all_methods, counted, counted_of_default, paper_settings, ranked
 from .text import named, needed, own_data, rate_name, setting_name, short
 
 MOST_COLUMNS = 8  # of methods; more are rows
@@ -18,9 +18,9 @@ MOST_NOTES = 5
 def show(console: Console, table: Sequence[Row], failed: int, others: Sequence[str] = ()) -> None:
     """Print them: the accuracies are those of the last epoch, the best of each row in bold. ``others``: see `notes`."""
     counts = Table("", "last epoch", "best epoch on test", "the paper", box=None, pad_edge=False)
-    for last, best in counted(table):
+    for last, best in [*counted(table), *counted_of_default(table)]:
         both = (f"{claim.holds} of {claim.settings}" for claim in (last, best))
-        counts.add_row(last.text, *both, f"{last.paper} of {PAPER_SETTINGS}")
+        counts.add_row(last.text, *both, "-" if not last.paper else f"{last.paper} of {PAPER_SETTINGS}")
     if counts.rows:
         console.print(counts)
     if there := paper_settings(table):

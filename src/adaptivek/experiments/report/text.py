@@ -22,6 +22,7 @@ from .tables import (
     all_methods,
     alone,
     counted,
+    counted_of_default,
     current,
     median_gap_closed,
     method_of,
@@ -178,9 +179,9 @@ def run_name(failure: Failure) -> str:
 
 def _claims_markdown(table: Sequence[Row]) -> str:
     lines = [["claim", "last epoch", "best epoch on the test set", "the paper"]]
-    for last, best in counted(table):
+    for last, best in [*counted(table), *counted_of_default(table)]:
         counts = (f"{each.holds} of {each.settings}" for each in (last, best))
-        lines.append([last.text, *counts, f"{last.paper} of {PAPER_SETTINGS}"])
+        lines.append([last.text, *counts, "-" if not last.paper else f"{last.paper} of {PAPER_SETTINGS}"])
     return _markdown_table(lines, "lrrr") if len(lines) > 1 else ""
 
 
