@@ -32,8 +32,9 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
 from adaptivek.auditing.networks import PLANS, maker, suited
+from adaptivek.auditing.schedules import cosine
 from adaptivek.auditing.scoring import score_labels
-from adaptivek.auditing.training import Plan, Run, make_optimizer, rate_at
+from adaptivek.auditing.training import Plan, Run, make_optimizer
 
 FOLDS = 5
 
@@ -76,7 +77,7 @@ def out_of_fold(cell: Cell, seed: int, device: str) -> tuple[np.ndarray, float]:
             model.train()
             for at, rows in enumerate(np.array_split(rng.permutation(train), steps)):
                 for group in optimizer.param_groups:
-                    group["lr"] = plan.learning_rate * rate_at(epoch * steps + at, plan.epochs * steps)
+                    group["lr"] = plan.learning_rate * cosine(epoch * steps + at, plan.epochs * steps)
                 with autocast(device):
                     output = model(x[torch.from_numpy(rows).to(device)])
                 loss = F.cross_entropy(output.float(), labels[torch.from_numpy(rows).to(device)])

@@ -67,12 +67,13 @@ from .training.sampler import SkipSettled as SkipSettled
 
 if TYPE_CHECKING:
     from .auditing.audit import audit as audit
+    from .auditing.beliefs import load_audit as load_audit
     from .auditing.result import AuditResult as AuditResult
 
 __version__ = "0.1.0"
 
 #: loaded when they are first used: most training loops need none of them
-_LATER = {"audit": ".auditing.audit", "AuditResult": ".auditing.result"}
+_LATER = {"audit": ".auditing.audit", "AuditResult": ".auditing.result", "load_audit": ".auditing.beliefs"}
 _LATER_MODULES = ("experiments", "integrations", "noise", "testing", "theory")
 
 

@@ -14,6 +14,7 @@ from .backend.checks import check_given, check_labels, check_number, check_rows,
 from .backend.cuda_graph import Function, Replay, replayable
 from .backend.distributed import ProcessGroup, for_averaging, gather, process_group
 from .backend.module import MethodModule
+from .backend.start import earlier_predictions
 from .method import Method, outputs
 from .methods import build
 from .step import HALF, IGNORE, Inputs, Loss, begin_epoch, cross_entropy, remember, train_step
@@ -51,6 +52,8 @@ class Selection(MethodModule):
         rows: size of the training set, for methods that remember samples.
         classes: number of classes, taken from the first logits unless given. To be compiled a criterion needs it.
         clean: which training rows have a clean label; for `Oracle` alone.
+        start: the result of an audit, or probabilities (rows, classes): predictions that the memory begins with, for
+            methods that remember them. Of a row of zeros nothing is known yet.
         cuda_graph: on a GPU, run what this adds to a step as one launch (see `Replay`).
         distributed: under ``torch.distributed``, judge the batch of all ranks together, or of the ranks of
             the process group given; False: each rank by itself.
@@ -71,6 +74,7 @@ class Selection(MethodModule):
         rows: int | None = None,
         classes: int | None = None,
         clean: Tensor | None = None,
+        start: Any = None,
         cuda_graph: bool = True,
         distributed: bool | ProcessGroup = True,
     ) -> None:
@@ -97,9 +101,12 @@ class Selection(MethodModule):
             if rows not in (None, len(clean)):
                 raise ValueError(f"Selection: clean must have an entry for each of {rows} rows, got {len(clean)}")
             rows = len(clean)
+        if start is not None:
+            start = earlier_predictions("Selection", method, getattr(start, "predictions", start), rows, classes)
+            rows, classes = start.shape
         if not isinstance(distributed, (bool, ProcessGroup)):
             raise TypeError(f"Selection: distributed must be True, False or a process group, got {distributed!r}")
-        super().__init__(method, warmup, window, rows, classes, clean)
+        super().__init__(method, warmup, window, rows, classes, clean, start)
         self.loss, self.ignore_index, self.label_smoothing = loss, ignore_index, label_smoothing
         self.cuda_graph, self._replay, self.distributed = cuda_graph, Replay(), distributed
         self.register_buffer("weight", weight, persistent=False)

@@ -46,6 +46,7 @@ class Task(NamedTuple):
     clean: Tensor | None = None  #: (rows,) bool, which labels are clean; for privileged methods only
     rows: int | None = None  #: size of the training set
     classes: int | None = None
+    predictions: Tensor | None = None  #: (rows, classes) earlier ones, of rows of zeros none; where `takes_start`
 
     def per_row(self, value: float) -> Tensor:
         """A table with this number for each row of the training set, (rows,)."""
@@ -54,6 +55,10 @@ class Task(NamedTuple):
     def per_row_and_class(self, value: float) -> Tensor:
         """The same for each row and class, (rows, classes)."""
         return torch.full((self.rows or 0, self.classes or 0), value)
+
+    def remembered(self) -> Tensor:
+        """Predictions that a memory begins with, (rows, classes): the earlier ones, or zeros."""
+        return self.per_row_and_class(0.0) if self.predictions is None else self.predictions.clone()
 
 
 class NoState(NamedTuple):
@@ -82,6 +87,7 @@ class Method(ABC, Generic[StateT]):
     # what it needs, so that no comparison hides its cost
     needs_rows: ClassVar[bool] = False  #: must be told the row number of each sample
     uses_rows: ClassVar[bool] = False  #: does better with row numbers, but can do without
+    takes_start: ClassVar[bool] = False  #: remembers predictions of each row, and may begin with earlier ones
     needs_classes: ClassVar[bool] = False  #: must know the number of classes before the first step
     needs_logits: ClassVar[bool] = False  #: losses alone are not enough
     own_loss: ClassVar[bool] = False  #: minimises something else than cross-entropy

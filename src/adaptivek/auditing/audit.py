@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ..backend.checks import check_choice
 from ..support.device import find_device
+from .beliefs import Beliefs, rounded
+from .data import AuditData
 from .networks import NETWORKS, PLANS, maker, suited
+from .predictions import Predictions
 from .result import AuditResult
 from .scoring import score_labels
 from .sources import load
 from .text_embeddings import embed_texts
+from .tokens import FINE_TUNING, TokenModel
 from .training import Run
 
 CHECKPOINT = "checkpoint.pt"
@@ -34,6 +39,7 @@ def audit(
     *,
     text: str | None = None,
     encoder: str | Path | None = None,
+    start: AuditResult | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
     device: str = "auto",
@@ -45,20 +51,22 @@ def audit(
 
     Args:
         data: rows to learn from: an array or tensor (features, or images with four axes), a data frame, a list of
-            texts, a torch `Dataset` of ``(input, label)``, a Hugging Face `Dataset`, or the path of a CSV, Parquet or
-            .npy file or of a folder of images.
+            texts, a torch `Dataset` of ``(input, label)``, a Hugging Face `Dataset` (tokenised, for a ``model`` that
+            takes tokens), or the path of a CSV, Parquet or .npy file or of a folder of images.
         labels: the name of the label column, or one label for each row.
         model: your own network, that gives logits for a batch of inputs; copies of it are trained. By default one
             that suits the kind of data.
         text: the name of the text column; found if there is one.
         encoder: of texts: a sentence encoder that turns them into embeddings first, by its folder or its name on the
             Hub. Needs sentence-transformers.
+        start: an earlier audit of the same rows: the networks begin with its predictions, and its noise ratio stays.
         folder: where checkpoints are kept while training, and to which the files are written at the end.
         resume: go on from the checkpoint in ``folder``.
         device: where to train: auto, cpu, cuda.
         progress: called after every batch with how many are done, and of how many.
         encoding: the same before training, while texts go through the encoder.
-        plan: method, epochs, batch_size, learning_rate, optimizer, weight_decay, augment, seed: see `training.Plan`.
+        plan: method, epochs, batch_size, learning_rate, schedule, optimizer, weight_decay, augment, precision, seed:
+            see `training.Plan`.
     """
     started = time.perf_counter()
     for name in plan:
@@ -70,7 +78,13 @@ def audit(
     kind = loaded.kind
     if encoder is not None:
         loaded, kind = embed_texts(loaded, encoder, str(where), encoding), "features"
-    chosen = dataclasses.replace(suited(PLANS[kind], len(loaded.labels)), **plan)
+    usual = FINE_TUNING if loaded.tokens else suited(PLANS[kind], len(loaded.labels))
+    chosen = dataclasses.replace(usual, **plan)
+    network = NETWORKS[kind].__name__ if model is None else type(model).__name__
+    if loaded.tokens:
+        if model is None:
+            raise ValueError("audit: model must be given for tokenised texts, got None")
+        model = TokenModel(model, loaded.tokens)
     run = Run(
         loaded.fetch,
         loaded.labels,
@@ -79,19 +93,23 @@ def audit(
         chosen,
         str(where),
         None if encoder is None else str(encoder),
+        shared=model is not None,
+        start=None if start is None else _earlier(start, loaded),
     )
     _train(run, None if folder is None else Path(folder), resume, progress)
     advice = ADVICE if kind == "text" and model is None else ""
-    scores = score_labels(run.dynamics, loaded.labels, loaded.classes, chosen.seed, advice, run.noise)
-    settings = dataclasses.asdict(chosen) | {
+    noise = run.noise if start is None else start.noise
+    scores = score_labels(run.dynamics, loaded.labels, loaded.classes, chosen.seed, advice, noise)
+    settings = chosen.as_dict() | {
         "source": str(data) if isinstance(data, (str, Path)) else None,
         "kind": loaded.kind,
-        "method": chosen.chosen(len(loaded.labels), len(loaded.classes)),
-        "network": NETWORKS[kind].__name__ if model is None else type(model).__name__,
+        "method": chosen.chosen(len(loaded.labels), len(loaded.classes), start is not None),
+        "network": network,
         "device": str(where),
         "threads": run.threads,
         "even_noise": scores.model.symmetric,
         "power": scores.model.power,
+        "instance_dependent": scores.instance_dependent,
         **loaded.about,
     }
     ratio, low, high = scores.ratio
@@ -115,11 +133,26 @@ def audit(
         seconds=time.perf_counter() - started,
         settings=settings,
         given=loaded,
+        beliefs=Beliefs(
+            rounded(Predictions(*run.best.tables())),
+            scores.ranking,
+            loaded.row,
+            loaded.labels,
+            len(loaded.row) + len(loaded.skipped),
+            loaded.classes,
+        ),
     )
     if folder is not None:
         result.save(folder)
         (Path(folder) / CHECKPOINT).unlink(missing_ok=True)
     return result
+
+
+def _earlier(start: AuditResult, loaded: AuditData) -> Tensor:
+    """The predictions of an earlier audit for the rows of this one."""
+    if not np.array_equal(start.row, loaded.row) or not np.array_equal(start.label, loaded.labels):
+        raise ValueError("audit: start must be an audit of the same rows and labels, got one of others")
+    return torch.from_numpy(start.predictions[start.row])
 
 
 def _train(run: Run, folder: Path | None, resume: bool, progress: Progress | None) -> None:

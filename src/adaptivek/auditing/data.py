@@ -19,6 +19,7 @@ from .images import of_tensor, read_images, thumbnails
 from .labels import read_labels
 from .networks import standardised, taken_from
 from .table_features import encode_table, find_text
+from .tokens import IDS, fetch_tokens, find_texts, token_columns
 from .training import Fetch
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class AuditData:
     write_clean: WriteClean
     content: Any = None  #: what the page shows: texts, dicts, a function to thumbnails
     about: dict[str, Any] = field(default_factory=dict)  #: for the settings: columns used, say
+    tokens: tuple[str, ...] = ()  #: of tokenised texts: the arguments of the network that inputs are made of
 
 
 def from_frame(
@@ -150,6 +152,21 @@ def from_dataset(dataset: Any, values: Sequence[Any] | None) -> AuditData:
             return of_tensor(input_of(int(row[place]))[None])(0)
 
     return AuditData(kind, fetch, inputs, labels, classes, row, skipped, clean, content)
+
+
+def from_tokens(dataset: Any, values: Sequence[Any], names: Any = None) -> AuditData:
+    """Tokenised texts, for a network of the user's that takes them."""
+    _check_length(len(values), len(dataset))
+    tokens, numbers = token_columns(dataset)
+    filled = np.array([len(ids) > 0 for ids in numbers[IDS]], dtype=bool)
+    empty = [(int(row), "no tokens") for row in np.flatnonzero(~filled)]
+    row, labels, classes, skipped = _labelled(list(values), filled, empty, names)
+    left = {name: [column[number] for number in row] for name, column in numbers.items()}
+    texts = find_texts(dataset)
+    kind, content = ("features", None) if texts is None else ("text", [texts[number] for number in row])
+    clean = clean_list([str(value) for value in values])
+    fetch, length = fetch_tokens(tokens, left), max(len(ids) for ids in left[IDS])
+    return AuditData(kind, fetch, length, labels, classes, row, skipped, clean, content, tokens=tokens)
 
 
 def clean_list(labels: Sequence[str], column: str = "row", names: Sequence[str] | None = None) -> WriteClean:

@@ -12,6 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..support.files import harmless, write_whole
+from .beliefs import Beliefs
+from .beliefs import save as save_beliefs
+from .noise_estimate import NoiseEstimate
+from .noise_floor import NoiseRatio
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +46,32 @@ class AuditResult:
     seconds: float
     settings: dict[str, Any]
     given: AuditData | None = field(default=None, repr=False)  #: the data, for the page and the cleaned copy
+    beliefs: Beliefs | None = field(default=None, repr=False)  #: what training may begin with
+
+    @property
+    def predictions(self) -> NDArray[np.float32]:
+        """(rows, classes) of the network that has not seen a row, by the row numbers of the original data.
+
+        In the order of ``classes``; zeros for rows that could not be read. ``Selection(start=result)`` begins with
+        them.
+        """
+        return self._believed().predictions
+
+    @property
+    def targets(self) -> NDArray[np.float32]:
+        """The same of what to learn in place of the labels: how likely each class is, given prediction and label."""
+        return self._believed().targets
+
+    @property
+    def noise(self) -> NoiseEstimate:
+        """The noise ratio with its interval, as an audit that goes on from this one takes it."""
+        ratio = NoiseRatio(self.noise_ratio, self.noise_ratio_low, self.noise_ratio_high)
+        return NoiseEstimate(ratio, bool(self.settings.get("instance_dependent")))
+
+    def _believed(self) -> Beliefs:
+        if self.beliefs is None:
+            raise ValueError("AuditResult: predictions must come from an audit, got a result that was made without")
+        return self.beliefs
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -79,7 +109,7 @@ class AuditResult:
         return pd.DataFrame(columns, index=pd.Index(self.row, name="row"))
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write summary.json, issues.csv, the data without flagged rows, and report.html; give what was written."""
+        """Write summary, issues, targets, the data without flagged rows, and the page; give the files written."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         summary = json.dumps(self.summary, indent=2, ensure_ascii=False) + "\n"
@@ -92,6 +122,8 @@ class AuditResult:
             table.writerow(["row", "label", "suggested_label", "score", "is_issue"])
             table.writerows((row, names[a], names[b], f"{score:.6f}", issue) for row, a, b, score, issue in lines)
         written = [folder / "summary.json", folder / "issues.csv"]
+        if self.beliefs is not None:
+            written.append(save_beliefs(self.beliefs, folder))
         if self.given is not None:
             from .page import Shown, write_page
 

@@ -31,6 +31,8 @@ class Scores(NamedTuple):
     ratio: NoiseRatio
     accuracy: float
     warnings: list[str]
+    ranking: NoiseModel  #: that of the scores
+    instance_dependent: bool
 
 
 def score_labels(
@@ -59,7 +61,8 @@ def score_labels(
     model = fit(held_out, labels, len(classes), ratio, seed)
     noisy = 1 - posterior(held_out, labels, model).clean
     both = mean_prediction(held_out, in_sample)
-    score, best_other = posterior(both, labels, for_ranking(model, found.instance_dependent))
+    ranking = for_ranking(model, found.instance_dependent)
+    score, best_other = posterior(both, labels, ranking)
     number = round(ratio * len(labels))
     is_issue = np.zeros(len(labels), bool)
     is_issue[np.argsort(score, kind="stable")[:number]] = True
@@ -78,6 +81,8 @@ def score_labels(
         ratio=found.ratio,
         accuracy=float((predicted == labels).mean()),
         warnings=warnings(predicted, labels, classes, ratio, found.instance_dependent, advice),
+        ranking=ranking,
+        instance_dependent=found.instance_dependent,
     )
 
 

@@ -23,8 +23,10 @@ from .data import (
     from_images,
     from_tensor,
     from_texts,
+    from_tokens,
 )
 from .images import list_folder
+from .tokens import LABELS, column, is_tokenised
 
 SEPARATORS = ",;\t|"
 
@@ -41,6 +43,8 @@ def load(data: Any, labels: Any, text: str | None) -> AuditData:
         return from_tensor(data, _required(labels))
     if hasattr(data, "iloc") and hasattr(data, "columns"):
         return from_frame(data, _required(labels), text, clean_frame(data))
+    if is_tokenised(data):
+        return read_tokens(data, labels)
     if hasattr(data, "column_names") and hasattr(data, "features"):
         return from_hugging_face(data, _required(labels), text)
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], str):
@@ -76,6 +80,21 @@ def read(source: str, labels: Any, text: str | None) -> AuditData:
         table = _read_parquet(path)
         return from_frame(table.to_pandas(), _required(labels), text, _clean_parquet(table))
     raise ValueError(f"audit: {source} must be .csv, .tsv, .parquet, .npy or a folder of images, got {suffix!r}")
+
+
+def read_tokens(data: Any, labels: Any) -> AuditData:
+    """Tokenised texts; unless told, their labels are in the column that a trainer would take."""
+    names = None
+    if labels is None:
+        labels = next((name for name in LABELS if column(data, name) is not None), None)
+    if isinstance(labels, str):
+        feature: Any = data.features.get(labels) if hasattr(data, "features") else None
+        names = feature.names if type(feature).__name__ == "ClassLabel" else None
+        values = column(data, labels)
+        if values is None:
+            raise ValueError(f"audit: label must be a column of the data, got {labels!r}")
+        labels = values
+    return from_tokens(data, _required(labels), names)
 
 
 def from_hugging_face(dataset: Any, label: Any, text: str | None) -> AuditData:

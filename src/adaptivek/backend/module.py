@@ -22,7 +22,14 @@ class MethodModule(nn.Module):
     tally_epoch: Tensor
 
     def __init__(
-        self, method: Method[Any], warmup: int, window: int, rows: int | None, classes: int | None, clean: Tensor | None
+        self,
+        method: Method[Any],
+        warmup: int,
+        window: int,
+        rows: int | None,
+        classes: int | None,
+        clean: Tensor | None,
+        start: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.method, self.warmup, self.window = method, warmup, window
@@ -30,14 +37,14 @@ class MethodModule(nn.Module):
         self._state_type: type[Any] | None = None
         self._reported = False
         if classes is not None or not method.needs_classes:
-            self._begin(classes)
+            self._begin(classes, start)
         else:
             check_task(method, Task(clean, rows, classes=1))  # the first logits will tell
 
-    def _begin(self, classes: int | None) -> None:
+    def _begin(self, classes: int | None, predictions: Tensor | None = None) -> None:
         """Make what is remembered, once the number of classes is known."""
         self.classes = classes
-        memory = start(self.method, Task(self._clean, self.rows, classes), self.warmup)
+        memory = start(self.method, Task(self._clean, self.rows, classes, predictions), self.warmup)
         for prefix, part in zip(OWN, memory, strict=True):
             for name, value in part._asdict().items():
                 self.register_buffer(prefix + name, value)

@@ -47,6 +47,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
     needs_rows: ClassVar[bool] = True
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
+    takes_start: ClassVar[bool] = True
     tables: ClassVar[tuple[str, ...]] = ("predictions", "visits")
 
     def __post_init__(self) -> None:
@@ -57,8 +58,9 @@ class LabelPosterior(Method[LabelPosteriorState]):
     def init(self, task: Task) -> LabelPosteriorState:
         classes = task.classes or 0
         horizon = torch.tensor(float(task.rows or 0))
-        counts = torch.zeros(classes, classes)
-        return LabelPosteriorState(task.per_row_and_class(0.0), task.per_row(0.0), counts, horizon)
+        counts, predictions = torch.zeros(classes, classes), task.remembered()
+        visits = predictions.sum(1) / (1 - self.beta)  # that earlier predictions are worth: as many as are remembered
+        return LabelPosteriorState(predictions, visits, counts, horizon)
 
     def step(self, state: LabelPosteriorState, batch: Batch) -> Decision:
         assert batch.logits is not None
