@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import TensorDataset
 
 from ..support.images import ImageSource
 from ..support.text import tokenise, words
@@ -142,7 +143,10 @@ def from_dataset(dataset: Any, values: Sequence[Any] | None) -> AuditData:
     clean = clean_list([str(value) for value in values])
 
     def fetch(rows: Rows) -> Tensor:
-        stacked = torch.stack([input_of(int(number)) for number in row[rows]])
+        if isinstance(dataset, TensorDataset):  # all at once
+            stacked = dataset.tensors[0][torch.from_numpy(row[rows])]
+        else:
+            stacked = torch.stack([input_of(int(number)) for number in row[rows]])
         return stacked.float() if stacked.dtype in (torch.uint8, torch.float64) else stacked
 
     content = None
