@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     command.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     command.add_argument("--folder", type=Path, default=Path("runs/real"), help="what `real.py prepare` made")
-    command.add_argument("--labels", type=Path, help="of CIFAR-10N, a Parquet file; for cells of cifar10n")
+    command.add_argument("--labels", type=Path, help="of CIFAR-10N, Parquet or .npz; for cells of cifar10n")
     command.add_argument("--data-root", type=Path, help="folder with cifar10, or ADAPTIVEK_DATA")
     command.add_argument("--epochs", type=int, help="of a fresh network, in place of those of its recipe")
     command.add_argument("--audit-epochs", type=int, help="of cross-training, in place of those of the recipe")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as parquet
 import torch
 from real_settings import NETWORKS, OWN, Job, Setting
 from real_train import Loop, accuracies, load, make_criterion, make_network, observed, predict
@@ -140,8 +140,7 @@ class Images(Cell):
         data = load_images("cifar10", root=given.data_root)
         data = data._replace(x_test=data.x_test[: given.rows], y_test=data.y_test[: given.rows])
         self.gold, self.data, self.classes = data.y[: given.rows], data, 10
-        columns = parquet.read_table(given.labels)
-        self.labels = torch.tensor(columns.column(name.split("/")[1]).to_pylist())[: given.rows]
+        self.labels = human_labels(given.labels, name.split("/")[1])[: given.rows]
         # on the device, where both stages take batches from
         self.x = data.x[: given.rows].to(self.device, memory_format=torch.channels_last)
         self.recipe = dataclasses.replace(RECIPES["cifar10"], epochs=given.epochs or RECIPES["cifar10"].epochs)
@@ -168,6 +167,16 @@ class Images(Cell):
             RunSpec("cifar10", method, seed=self.seed, recipe=self.recipe), split, self.device, start=start
         )
         return {"accuracy": round(100 * last.test_accuracy, 2)}
+
+
+def human_labels(path: Path, column: str) -> Tensor:
+    """A column of a Parquet file, or of arrays in an .npz file."""
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as file:
+            return torch.from_numpy(file[column].astype(np.int64))
+    import pyarrow.parquet as parquet
+
+    return torch.tensor(parquet.read_table(path).column(column).to_pylist())
 
 
 def make_cell(name: str, seed: int, given: argparse.Namespace) -> Cell:
