@@ -32,8 +32,9 @@ ALLOWED: dict[str, set[str]] = {
     "theory": {"backend", "support", "pages"},
     "experiments": LIBRARY,
     "auditing": LIBRARY,
+    "stages": LIBRARY | {"auditing"},
     "integrations": CORE | {"training", "auditing"},
-    "cli": LIBRARY | {"experiments", "auditing", "integrations"},
+    "cli": LIBRARY | {"experiments", "auditing", "stages", "integrations"},
     "__init__": CORE | {"training"},
     "__main__": {"cli"},
 }

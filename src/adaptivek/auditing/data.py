@@ -199,6 +199,13 @@ class _Cells(Sequence[Mapping[str, Any]]):
     def __len__(self) -> int:
         return len(self.row)
 
+    def frame(self) -> pd.DataFrame:
+        """The rows as a table again."""
+        import pandas as pd
+
+        columns = dict(zip(self.names, self.columns, strict=True))
+        return pd.DataFrame(columns).iloc[self.row].infer_objects()
+
     def __getitem__(self, place: Any) -> Any:
         number = self.row[place]
         cells = (column[number] for column in self.columns)

@@ -32,7 +32,9 @@ SEPARATORS = ",;\t|"
 
 
 def load(data: Any, labels: Any, text: str | None) -> AuditData:
-    """Whatever users pass to `audit`."""
+    """Whatever users pass to `audit`; what has been loaded before stays as it is."""
+    if isinstance(data, AuditData):
+        return data
     if isinstance(data, (str, Path)):
         return read(str(data), labels, text)
     if isinstance(data, np.ndarray):
@@ -130,6 +132,16 @@ def read_array(path: str | Path) -> Any:
             raise ValueError(f"audit: labels must be one for each row, got an array of shape {found.shape} in {path}")
         return found
     return path.read_text(encoding="utf-8").splitlines()
+
+
+def read_table(path: str | Path) -> Any:
+    """A CSV or Parquet file as a data frame."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"predict: {path} must be a file; not found")
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return _read_parquet(path).to_pandas()
+    return _read_csv(path)[0]
 
 
 def clean_frame(frame: Any, separator: str = ",") -> WriteClean:

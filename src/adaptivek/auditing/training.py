@@ -111,7 +111,7 @@ class Run:
         self.encoder = encoder  # what the inputs were made by, that none goes on with those of another
         self.labels = torch.from_numpy(labels).to(self.device)
         self.done = 0
-        self.halves = _halves(labels, plan.seed)
+        self.halves = halves_of(labels, plan.seed)
         self.repeats = _repeats(labels, classes)
         self.steps = max(1, min(int(self.repeats[half].sum()) for half in self.halves) // plan.batch_size)
         self.dynamics = Dynamics(len(labels), classes, self.device)
@@ -136,7 +136,7 @@ class Run:
         if self.device.type == "cpu" and not self.threads:
             some = np.arange(min(self.plan.batch_size, len(self.labels)))
             # tried on a copy, with the same weights: a network may count what it is shown
-            self.threads = suited(flops(_copy(self.models[0], self.models[0].parameters()), self.fetch(some)))
+            self.threads = suited(flops(copied(self.models[0], self.models[0].parameters()), self.fetch(some)))
         with using(self.threads or torch.get_num_threads()):
             self._epoch(step)
 
@@ -294,7 +294,7 @@ class Run:
             self.criterion.uses_posterior = True
 
 
-def _halves(labels: Codes, seed: int) -> list[Codes]:
+def halves_of(labels: Codes, seed: int) -> list[Codes]:
     """Two halves of the rows, of every class as many."""
     order = stream(seed, "audit halves").permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
@@ -317,10 +317,10 @@ def make_optimizer(plan: Plan, weights: Iterable[nn.Parameter]) -> torch.optim.O
 
 def twin(model: nn.Module) -> nn.Module:
     """A copy with weights of its own where they are trained; those that are frozen, it shares."""
-    return _copy(model, (weight for weight in model.parameters() if not weight.requires_grad))
+    return copied(model, (weight for weight in model.parameters() if not weight.requires_grad))
 
 
-def _copy(model: nn.Module, shared: Iterable[nn.Parameter]) -> nn.Module:
+def copied(model: nn.Module, shared: Iterable[nn.Parameter]) -> nn.Module:
     """A copy that shares these weights."""
     return copy.deepcopy(model, {id(weight): weight for weight in shared})
 
