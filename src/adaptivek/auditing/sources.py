@@ -141,7 +141,7 @@ def read_table(path: str | Path) -> Any:
         raise FileNotFoundError(f"predict: {path} must be a file; not found")
     if path.suffix.lower() in (".parquet", ".pq"):
         return _read_parquet(path).to_pandas()
-    return _read_csv(path)[0]
+    return _read_csv(path, fewest=1)[0]
 
 
 def clean_frame(frame: Any, separator: str = ",") -> WriteClean:
@@ -166,8 +166,8 @@ def _clean_parquet(table: Any) -> WriteClean:
     return write
 
 
-def _read_csv(path: Path) -> tuple[Any, str]:
-    """All cells as the text that they are, so that what is written again is the same."""
+def _read_csv(path: Path, fewest: int = 2) -> tuple[Any, str]:
+    """All cells as the text that they are, so that what is written again is the same; columns are two or more."""
     pandas = _pandas()
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -176,7 +176,7 @@ def _read_csv(path: Path) -> tuple[Any, str]:
             raise ValueError("it is empty" if not beginning.strip() else "it has bytes that no text has")
         header = next(csv.reader([beginning.partition("\n")[0]]))
         separator = max(SEPARATORS, key=beginning.partition("\n")[0].count)
-        if len(header) < 2 and separator not in beginning.partition("\n")[0]:
+        if len(header) < fewest and separator not in beginning.partition("\n")[0]:
             raise ValueError("its first line names one column only")
         frame = pandas.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     except (ValueError, csv.Error) as error:  # of pandas too: what cannot be parsed or decoded

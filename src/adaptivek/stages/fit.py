@@ -54,7 +54,7 @@ def fit(
         labels: likewise.
         text: the name of the text column; found if there is one.
         trusted: numbers of rows whose labels are surely right, to measure the gain by.
-        rounds: 1 or 2 cross-trainings; decided by what is measured unless given, and 1 where nothing is.
+        rounds: 1 or 2 cross-trainings; decided by what is measured unless given, and 2 where nothing is.
         measured: whether to measure the gain over plain training by cross-fitting, which costs as much again as all the
             rest, and twice that where ``rounds`` is left open.
         folder: where the files are written.
@@ -83,7 +83,7 @@ def fit(
         gain = measure(task, tried, judged, said.step)
         rounds = gain.rounds
     result: AuditResult | None = None
-    for number in range(rounds or 1):
+    for number in range(rounds or 2):
         what = "cross-training again" if number else "cross-training"
         settings = {field.name: getattr(task.plan, field.name) for field in dataclasses.fields(task.plan)}
         result = audit(

@@ -53,9 +53,7 @@ def measure(task: Task, rounds: tuple[int, ...], trusted: NDArray[np.int64] | No
             hit[other] = found.argmax(1).numpy() == labels[other]
     judged = np.arange(len(labels)) if trusted is None else trusted
     share = {way: float(hit[judged].mean()) for way, hit in hits.items()}
-    best = rounds[0]
-    if len(rounds) > 1 and share[2] - share[1] > _error(hits[2][judged], hits[1][judged]):
-        best = 2
+    best = max(rounds, key=lambda way: (share[way], way))
     one = share.get(1, share[rounds[0]])
     error = _error(hits[best][judged], hits[0][judged])
     return Gain(share[0], one, share.get(2), error, len(judged), trusted is not None, best)
