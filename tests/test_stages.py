@@ -49,7 +49,7 @@ def result() -> adaptivek.AuditResult:
 
 def test_targets_are_bayes_rule_over_prediction_label_and_matrix(result):
     _, _, labels = blobs()
-    predictions, targets, model = result.predictions, result.targets, result.beliefs.model
+    predictions, targets, model = result.predictions, result.targets, result.for_training.model
     for row in range(0, 240, 29):
         if row == 7:
             continue
@@ -84,7 +84,7 @@ def test_of_many_classes_predictions_are_kept_in_part():
     classes = 12
     x = np.repeat(np.eye(classes, dtype=np.float32), 20, 0) * 4 + np.random.default_rng(0).normal(size=(240, 12))
     result = adaptivek.audit(x, np.repeat(np.arange(classes), 20), epochs=6)
-    assert result.beliefs.held_out.p.shape == (240, 8)
+    assert result.for_training.held_out.p.shape == (240, 8)
     np.testing.assert_allclose(result.predictions.sum(1), 1, atol=1e-5)
     assert (result.targets.argmax(1) == np.repeat(np.arange(classes), 20)).mean() > 0.9
 

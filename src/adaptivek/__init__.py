@@ -67,8 +67,8 @@ from .training.sampler import SkipSettled as SkipSettled
 
 if TYPE_CHECKING:
     from .auditing.audit import audit as audit
-    from .auditing.beliefs import load_audit as load_audit
     from .auditing.result import AuditResult as AuditResult
+    from .auditing.targets import load_audit as load_audit
     from .stages.fit import fit as fit
     from .stages.fitted import Fitted as Fitted
     from .stages.fitted import load_fitted as load_fitted
@@ -79,7 +79,7 @@ __version__ = "0.1.0"
 _LATER = {
     "audit": ".auditing.audit",
     "AuditResult": ".auditing.result",
-    "load_audit": ".auditing.beliefs",
+    "load_audit": ".auditing.targets",
     "fit": ".stages.fit",
     "Fitted": ".stages.fitted",
     "load_fitted": ".stages.fitted",

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from ..backend.checks import check_choice
 from ..support.device import find_device
-from .beliefs import Beliefs, rounded
 from .data import AuditData
 from .networks import NETWORKS, PLANS, maker, suited
 from .predictions import Predictions
 from .result import AuditResult
 from .scoring import score_labels
 from .sources import load
+from .targets import Targets, rounded
 from .text_embeddings import embed_texts
 from .tokens import FINE_TUNING, TokenModel
 from .training import Run
@@ -133,7 +133,7 @@ def audit(
         seconds=time.perf_counter() - started,
         settings=settings,
         given=loaded,
-        beliefs=Beliefs(
+        for_training=Targets(
             rounded(Predictions(*run.best.tables())),
             scores.ranking,
             loaded.row,

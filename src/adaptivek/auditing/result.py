@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..support.files import harmless, write_whole
-from .beliefs import Beliefs
-from .beliefs import save as save_beliefs
 from .noise_estimate import NoiseEstimate
 from .noise_floor import NoiseRatio
+from .targets import Targets
+from .targets import save as save_targets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,7 @@ class AuditResult:
     seconds: float
     settings: dict[str, Any]
     given: AuditData | None = field(default=None, repr=False)  #: the data, for the page and the cleaned copy
-    beliefs: Beliefs | None = field(default=None, repr=False)  #: what training may begin with
+    for_training: Targets | None = field(default=None, repr=False)  #: what training may begin with
 
     @property
     def predictions(self) -> NDArray[np.float32]:
@@ -55,12 +55,12 @@ class AuditResult:
         In the order of ``classes``; zeros for rows that could not be read. ``Selection(start=result)`` begins with
         them.
         """
-        return self._believed().predictions
+        return self._for_training().predictions
 
     @property
     def targets(self) -> NDArray[np.float32]:
         """The same of what to learn in place of the labels: how likely each class is, given prediction and label."""
-        return self._believed().targets
+        return self._for_training().targets
 
     @property
     def noise(self) -> NoiseEstimate:
@@ -68,10 +68,10 @@ class AuditResult:
         ratio = NoiseRatio(self.noise_ratio, self.noise_ratio_low, self.noise_ratio_high)
         return NoiseEstimate(ratio, bool(self.settings.get("instance_dependent")))
 
-    def _believed(self) -> Beliefs:
-        if self.beliefs is None:
+    def _for_training(self) -> Targets:
+        if self.for_training is None:
             raise ValueError("AuditResult: predictions must come from an audit, got a result that was made without")
-        return self.beliefs
+        return self.for_training
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -122,8 +122,8 @@ class AuditResult:
             table.writerow(["row", "label", "suggested_label", "score", "is_issue"])
             table.writerows((row, names[a], names[b], f"{score:.6f}", issue) for row, a, b, score, issue in lines)
         written = [folder / "summary.json", folder / "issues.csv"]
-        if self.beliefs is not None:
-            written.append(save_beliefs(self.beliefs, folder))
+        if self.for_training is not None:
+            written.append(save_targets(self.for_training, folder))
         if self.given is not None:
             from .page import Shown, write_page
 

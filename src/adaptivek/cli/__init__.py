@@ -29,7 +29,7 @@ mini-batch whose loss is at most a threshold that a moving average supplies: no 
 no second model. The share it leaves out tells how noisy the data is.
 
   adaptivek audit reviews.csv --label sentiment --out audit   which labels are noisy, and how many
-  adaptivek fit reviews.csv --label sentiment --out fitted    a network trained on what is believed of the labels
+  adaptivek fit reviews.csv --label sentiment --out fitted    a network trained on what its labels are likely to be
   adaptivek predict fitted new.csv                            its predictions for new rows
   adaptivek train digits --noise-rate 0.4 --out runs/first    train with 40 % noisy labels
   adaptivek bench --out results/demo                          compare the methods, with a report

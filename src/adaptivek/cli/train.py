@@ -60,7 +60,7 @@ def train(
     """
     import_modules(imports)
 
-    from ..auditing.beliefs import load_audit
+    from ..auditing.targets import load_audit
     from ..experiments.executors import find_recipe, load_once
     from ..experiments.folder import run
     from ..experiments.spec import RunSpec
@@ -72,9 +72,9 @@ def train(
     if audit is not None:
         if noise_rate:
             raise ValueError(f"train: noise_rate must be 0 with an audit, which does not know it, got {noise_rate}")
-        beliefs = load_audit(audit)
-        start = torch.from_numpy(beliefs.of_labels("train", data.y.numpy()))
-        spec = dataclasses.replace(spec, audit=beliefs.fingerprint())
+        found = load_audit(audit)
+        start = torch.from_numpy(found.of_labels("train", data.y.numpy()))
+        spec = dataclasses.replace(spec, audit=found.fingerprint())
     show_data(dataset, data)
     record = None
     with progress_bar() as progress:

@@ -1,4 +1,4 @@
-"""One call: cross-train, judge every label, and train one network on what is believed."""
+"""One call: cross-train, judge every label, and train one network on what is likely."""
 
 from __future__ import annotations
 

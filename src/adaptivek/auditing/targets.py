@@ -1,4 +1,4 @@
-"""What an audit believes of each row, for training that begins where the audit ends, and the file that holds it.
+"""What an audit knows of each row, for training that begins where the audit ends, and the file that holds it.
 
 Two tables come of it. `predictions` are those of the network that has not seen a row: what a memory begins with.
 `targets` are Bayes' rule over them, the observed label and the transition matrix: class probabilities that any loss
@@ -24,7 +24,7 @@ FILE = "targets.npz"
 SMALL = 1e-3  #: a probability below is taken for 0: such digits would take most of the file
 
 
-class Beliefs(NamedTuple):
+class Targets(NamedTuple):
     """An entry for each row that could be read."""
 
     held_out: Predictions  #: of the network that has not seen a row, in half precision
@@ -78,15 +78,15 @@ def rounded(predictions: Predictions) -> Predictions:
     return predictions._replace(p=(p / np.maximum(p.sum(1, keepdims=True), 1e-6)).astype(np.float16))
 
 
-def save(beliefs: Beliefs, folder: Path) -> Path:
+def save(found: Targets, folder: Path) -> Path:
     """Write them in a compressed file of plain numbers and texts; there whole or not at all."""
-    held_out, model = beliefs.held_out, beliefs.model
+    held_out, model = found.held_out, found.model
     arrays: dict[str, Any] = {
         "p": held_out.p,
-        "row": beliefs.row.astype(np.uint32),
-        "label": beliefs.label.astype(np.uint16),
-        "rows": np.array(beliefs.rows),
-        "classes": np.array(beliefs.classes, dtype=np.str_),
+        "row": found.row.astype(np.uint32),
+        "label": found.label.astype(np.uint16),
+        "rows": np.array(found.rows),
+        "classes": np.array(found.classes, dtype=np.str_),
         "transition": model.transition.astype(np.float32),
         "power": np.array(model.power),
         "symmetric": np.array(model.symmetric),
@@ -99,7 +99,7 @@ def save(beliefs: Beliefs, folder: Path) -> Path:
     return folder / FILE
 
 
-def load_audit(folder: str | Path) -> Beliefs:
+def load_audit(folder: str | Path) -> Targets:
     """What an audit has left in its folder for training: predictions and targets. Nothing is unpickled.
 
     >>> criterion = Selection(start=load_audit("audit"))
@@ -117,15 +117,15 @@ def load_audit(folder: str | Path) -> Beliefs:
     return found
 
 
-def _from_arrays(arrays: dict[str, Any]) -> Beliefs:
+def _from_arrays(arrays: dict[str, Any]) -> Targets:
     codes = arrays["codes"].astype(np.int64) if "codes" in arrays else None
     transition, weights = (arrays[name].astype(np.float64) for name in ("transition", "class_weights"))
     model = NoiseModel(transition, float(arrays["power"]), bool(arrays["symmetric"]), weights)
     row, label = (arrays[name].astype(np.int64) for name in ("row", "label"))
-    return Beliefs(Predictions(arrays["p"], codes), model, row, label, int(arrays["rows"]), arrays["classes"].tolist())
+    return Targets(Predictions(arrays["p"], codes), model, row, label, int(arrays["rows"]), arrays["classes"].tolist())
 
 
-def _check(found: Beliefs) -> None:
+def _check(found: Targets) -> None:
     (p, codes), rows, classes = found.held_out, len(found.row), len(found.classes)
     shape = (rows, classes) if codes is None else codes.shape
     if p.dtype != np.float16 or p.shape != shape or len(shape) != 2 or shape[0] != rows:
