@@ -13,14 +13,14 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import adaptivek
-from adaptivek.noise import Symmetric, corrupt
+from adaptivek.noise import Directed, corrupt
 
 epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 30
 images, digits = load_digits(return_X_y=True)
 x, y = torch.tensor(images / 16, dtype=torch.float32), torch.tensor(digits)
 order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
 rows, test = order[:1_200], order[1_200:]
-labels = corrupt(y[rows], Symmetric(0.4), classes=10, seed=0)[0]
+labels = corrupt(y[rows], Directed(0.4), classes=10, seed=0)[0]
 data = TensorDataset(x[rows], labels)
 
 
