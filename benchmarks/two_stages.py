@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from measurements import read_lines
-from real_settings import DEVELOPMENT
+from real_settings import DEVELOPMENT, NETWORKS, OWN, SCARCE
 
 Line = dict[str, Any]
 #: what each way trains on: nothing of an audit, or that of the first or the second cross-training
@@ -32,6 +32,7 @@ WAYS = {
     "plain": 0, "default": 0, "oracle": 0,
     "left-out": 1, "suggested": 1, "targets": 1, "two-stages": 1, "two-rounds": 2,
 }  # fmt: skip
+REAL = {"vanilla": "plain", "label-memory": "default", "oracle": "oracle"}  #: what benchmarks/real.py calls them
 TEXTS = tuple(f"text-bag/{data}/{rate}" for data in ("sarcasm", "hotel") for rate in (0.2, 0.4))
 POOL = ("labelme_amt", "product_pairs_amt", "weak_agnews", "cifar10n_worst", "cifar10n_aggregate")
 HELD_BACK = ("weak_trec", "weak_sms", "manifesto_crowd", "chnsenticorp_golden")
@@ -54,11 +55,15 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--device", default="auto")
     command.add_argument("--out", type=Path, default=Path("results/two_stages/results.jsonl"))
     command = commands.add_parser("table", help="print the table")
-    command.add_argument("--results", type=Path, nargs="+", default=[Path("results/two_stages")])
+    command.add_argument("--results", type=Path, default=Path("results/two_stages"), help="folder of JSON lines")
+    command.add_argument("--real", type=Path, default=Path("results/real"), help="the same of benchmarks/real.py")
     given = parser.parse_args(arguments)
     if given.command == "table":
-        files = [file for path in given.results for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
-        print(table(line for file in files for line in read_lines(file)))
+        lines, others = (
+            [line for file in sorted(folder.glob("*.jsonl")) for line in read_lines(file)]
+            for folder in (given.results, given.real)
+        )
+        print(table(lines + from_real(others, lines)))
         return 0
     run_all(given)
     return 0
@@ -96,6 +101,21 @@ def run_all(given: argparse.Namespace) -> None:
                 print(json.dumps(line), flush=True)
 
 
+def from_real(lines: Iterable[Line], found: Sequence[Line]) -> list[Line]:
+    """Runs of benchmarks/real.py, which trains the same networks, for the cells and seeds that are in ``found``."""
+    there = {(line["cell"], line["way"], line["seed"]) for line in found}
+    wanted = {(cell, seed) for cell, _, seed in there}
+    known = []
+    for line in lines:
+        cell = f"{line['network']}/{line['data']}" + (f"/{line['rate']}" if line["rate"] else "")
+        way = REAL.get(line["method"])
+        key = "balanced" if line["data"] in SCARCE else "accuracy"
+        usual = line["epochs"] == NETWORKS[line["network"]].epochs[0] and line["noise"] in (OWN, "symmetric")
+        if way and usual and (cell, line["seed"]) in wanted and (cell, way, line["seed"]) not in there:
+            known.append({"cell": cell, "way": way, "seed": line["seed"], "accuracy": line[key][-1]})
+    return known
+
+
 def table(lines: Iterable[Line]) -> str:
     """A line for each cell, a column for each way; mean, and deviation over the seeds."""
     found: dict[tuple[str, str], list[Line]] = {}
@@ -103,11 +123,11 @@ def table(lines: Iterable[Line]) -> str:
         found.setdefault((line["cell"], line["way"]), []).append(line)
     ways = [way for way in WAYS if any(one == way for _, one in found)]
     cells = sorted({cell for cell, _ in found}, key=_place)
-    text = [_row(["cell", "seeds", *ways, "time over plain"]), _row(["---"] * (len(ways) + 3))]
+    text = [_row(["cell", "seeds", *ways]), _row(["---"] * (len(ways) + 2))]
     for cell in cells:
         shown = [_spread([line["accuracy"] for line in found.get((cell, way), [])]) for way in ways]
         seeds = max(len(found.get((cell, way), [])) for way in ways)
-        text.append(_row([cell, str(seeds), *shown, _cost(found, cell)]))
+        text.append(_row([cell, str(seeds), *shown]))
     return "\n".join(text)
 
 
@@ -115,12 +135,6 @@ def _place(cell: str) -> tuple[int, str]:
     known = [*TEXTS, *CELLS]
     development = cell.split("/")[1] in DEVELOPMENT
     return (0 if development else 1000) + (known.index(cell) if cell in known else 500), cell
-
-
-def _cost(found: dict[tuple[str, str], list[Line]], cell: str) -> str:
-    plain = [line["seconds"] for line in found.get((cell, "plain"), [])]
-    ways = [(line["seconds"] + line["audit_seconds"]) for line in found.get((cell, "two-stages"), [])]
-    return f"{statistics.mean(ways) / statistics.mean(plain):.1f}" if plain and ways else "-"
 
 
 def _spread(values: Sequence[float]) -> str:
