@@ -36,8 +36,8 @@ def audit(
     """Find noisy labels in your data: how many, which rows, and what they should be.
 
     Trains once, and scores every row by a network that has not seen it. DIR gets summary.json (the noise ratio with its
-    interval), issues.csv (every row with its score), clean.csv or clean.parquet (the data without the flagged rows) and
-    report.html. After Ctrl-C, the same command with --resume goes on.
+    interval), issues.csv (every row with its score), targets.npz (to train on), clean.csv or clean.parquet (the data
+    without the flagged rows) and report.html. After Ctrl-C, the same command with --resume goes on.
 
     Args:
         source: a .csv, .tsv or .parquet file, a folder with a folder of images for each class, or hub:owner/name
