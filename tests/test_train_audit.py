@@ -34,6 +34,8 @@ def test_its_memory_begins_with_the_predictions_of_the_audit(audited, tmp_path):
     data, start = load("digits"), torch.from_numpy(load_audit(audited).predictions)
     session = Session(RunSpec.from_dict(config), data, "cpu", start=start)
     torch.testing.assert_close(session.criterion.memory.state.predictions, start)
+    with pytest.raises(ValueError, match="start must be the predictions of the audit"):
+        Session(RunSpec.from_dict(config), data, "cpu")
 
 
 def test_an_audit_of_other_rows_is_refused(audited, tmp_path, capsys):

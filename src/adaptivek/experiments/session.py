@@ -49,6 +49,8 @@ class Session(Loop):
         start: Tensor | None = None,
     ) -> None:
         found = find_device(device)  # before data is loaded
+        if spec.audit and start is None:
+            raise ValueError("Session: start must be the predictions of the audit that the run begins with, got None")
         self.job = prepare(spec, data, root)
         super().__init__([self.job], found)
         self.spec, self.manifest, self.labels = spec, self.job.manifest, self._labels[0]
