@@ -21,8 +21,9 @@ from adaptivek import auditing
 from adaptivek.auditing.criterion import criterion
 from adaptivek.auditing.dynamics import AveragePredictions, Dynamics
 from adaptivek.auditing.networks import standardised
+from adaptivek.auditing.schedules import cosine
 from adaptivek.auditing.table_features import encode_table
-from adaptivek.auditing.training import Plan, Run, rate_at
+from adaptivek.auditing.training import Plan, Run
 from adaptivek.noise import Directed, Symmetric, corrupt
 
 CPU = torch.device("cpu")
@@ -232,7 +233,7 @@ def test_two_networks_in_a_step_learn_what_each_would_alone():
             for model, optimizer, rule, mine in zip(
                 alone, optimizers, rules, torch.from_numpy(rows).tensor_split((first,)), strict=True
             ):
-                optimizer.param_groups[0]["lr"] = 1e-3 * rate_at(epoch * run.steps + at, 2 * run.steps)
+                optimizer.param_groups[0]["lr"] = 1e-3 * cosine(epoch * run.steps + at, 2 * run.steps)
                 optimizer.zero_grad()
                 rule(model(inputs[mine]), torch.from_numpy(labels)[mine], mine).backward()
                 optimizer.step()

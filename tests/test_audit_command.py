@@ -59,7 +59,8 @@ def test_a_csv_of_texts(tmp_path, capsys):
     frame.loc[5, "review"] = f'{NASTY} good "great", nice <script>alert(1)</script>'
     frame.to_csv(tmp_path / "reviews.csv", index=False)
     out, summary, lines = audited(tmp_path / "reviews.csv", "--label", "sentiment", tmp_path)
-    assert {path.name for path in out.iterdir()} == {"summary.json", "issues.csv", "clean.csv", "report.html"}
+    written = {"summary.json", "issues.csv", "targets.npz", "clean.csv", "report.html"}
+    assert {path.name for path in out.iterdir()} == written
     assert summary["n_rows"] == 159
     assert summary["n_classes"] == 2
     assert summary["skipped"] == [{"row": 3, "reason": "empty text"}]

@@ -25,6 +25,7 @@ from .tiny import (
     IN_FRAMEWORKS,
     ROWS,
     SIZE,
+    STARTED,
     CountsEpochs,
     Net,
     Recorder,
@@ -64,7 +65,7 @@ def trainer(tmp_path, model: nn.Module, dataset, criterion: adaptivek.Selection 
     return made
 
 
-@pytest.mark.parametrize("text", IN_FRAMEWORKS)
+@pytest.mark.parametrize("text", [*IN_FRAMEWORKS, STARTED])
 @pytest.mark.parametrize("window", [1, 4])  # six batches an epoch: the second window is shorter
 def test_the_same_selections_and_weights_as_the_plain_loop(text, window, tmp_path):
     expected, reference, kept = plain_loop(text, epochs=3, window=window)

@@ -13,7 +13,7 @@ def test_identity_tells_runs_apart_and_nothing_else():
     changed = [
         *(dataclasses.replace(spec, **{key: value}) for key, value in {
             "dataset": "mnist", "method": "rt", "noise": "symmetric", "noise_rate": 0.3, "exact_noise": True,
-            "seed": 1, "reforward": True, "ratio_error": 0.1, "text": "body", "label": "mood",
+            "seed": 1, "reforward": True, "ratio_error": 0.1, "text": "body", "label": "mood", "audit": "1234abcd",
         }.items()),
         *(dataclasses.replace(spec, recipe=dataclasses.replace(spec.recipe, **{key: value})) for key, value in {
             "network": "notebook-cnn", "epochs": 7, "warmup_epochs": 7, "batch_size": 7, "optimizer": "adam",

@@ -16,7 +16,20 @@ from torch.utils.data import DataLoader
 import adaptivek
 from adaptivek.integrations.lightning import SelectionCallback
 
-from .tiny import IN_FRAMEWORKS, ROWS, SIZE, CountsEpochs, Net, Recorder, Rows, distance, make, optimizer, plain_loop
+from .tiny import (
+    IN_FRAMEWORKS,
+    ROWS,
+    SIZE,
+    STARTED,
+    CountsEpochs,
+    Net,
+    Recorder,
+    Rows,
+    distance,
+    make,
+    optimizer,
+    plain_loop,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning:lightning"),  # its advice on workers, loggers and the like
@@ -47,7 +60,7 @@ def loader() -> DataLoader:
     return DataLoader(adaptivek.indexed(Rows()), batch_size=SIZE)
 
 
-@pytest.mark.parametrize("text", IN_FRAMEWORKS)
+@pytest.mark.parametrize("text", [*IN_FRAMEWORKS, STARTED])
 @pytest.mark.parametrize("window", [1, 4])  # six batches an epoch: the second window is shorter
 def test_the_same_selections_and_weights_as_the_plain_loop(text, window):
     model, _, kept = plain_loop(text, epochs=3, window=window)

@@ -19,6 +19,7 @@ if BENCHMARKS.exists():
     sys.path.append(str(BENCHMARKS))
     import real
     import real_prepare
+    import two_stages
     from real_compare import Comparison, current
     from real_encoder import Encoder
     from real_settings import NETWORKS, FineTuning, Job, Setting, all_methods, jobs, settings, version
@@ -344,3 +345,25 @@ def test_a_recorded_step_is_the_step(network, data, method, folder):
     recorded, eager = (train(job, folder, "cuda", graph) for graph in (True, False))
     for key in ("accuracy", "averaged_accuracy", "noise_ratio"):
         assert recorded[key] == pytest.approx(eager[key], abs=1e-3)
+
+
+def test_two_stages_are_run_once_and_tabled(folder, tmp_path, capsys):
+    out = tmp_path / "results" / "lines.jsonl"
+    options = ["--folder", str(folder), "--out", str(out), "--seeds", "0", "--device", "cpu"]
+    options += ["--cells", "perceptron/dense", "--epochs", "1", "--audit-epochs", "1"]
+    two_stages.main(["run", *options])
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {line["way"] for line in lines} == set(two_stages.WAYS)
+    assert all(0 <= line["accuracy"] <= 100 for line in lines)
+    two_stages.main(["run", *options])
+    assert len(out.read_text().splitlines()) == len(lines)
+    plain = next(line for line in lines if line["way"] == "plain")
+    other = {"network": "perceptron", "data": "dense", "noise": "own", "rate": 0.0, "epochs": 15, "method": "vanilla"}
+    real = tmp_path / "real"
+    real.mkdir()
+    rows = [other | {"seed": seed, "accuracy": [1.0, 50.0], "balanced": [1.0, 50.0]} for seed in (0, 1)]
+    (real / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    capsys.readouterr()
+    two_stages.main(["table", "--results", str(out.parent), "--real", str(real)])
+    shown = capsys.readouterr().out
+    assert f"| perceptron/dense | 1 | {plain['accuracy']:.1f} |" in shown  # one's own line counts, no seed is added

@@ -33,8 +33,9 @@ ALLOWED: dict[str, set[str]] = {
     "experiments": LIBRARY,
     "auditing": LIBRARY,
     "plots": {"backend", "support", "training", "experiments", "auditing"},
+    "stages": LIBRARY | {"auditing"},
     "integrations": CORE | {"training", "auditing"},
-    "cli": LIBRARY | {"experiments", "auditing", "integrations"},
+    "cli": LIBRARY | {"experiments", "auditing", "stages", "integrations"},
     "__init__": CORE | {"training"},
     "__main__": {"cli"},
 }

@@ -51,6 +51,26 @@ def test_label_quality_finds_the_noisy_labels_row_by_row(noisy):
     assert np.corrcoef(again.label_quality_, model.label_quality_[order])[0, 1] > 0.97  # quality follows its row
 
 
+def test_two_stages_begin_with_predictions_of_rows_not_seen(noisy, monkeypatch):
+    x, observed, y = noisy
+    started: list[torch.Tensor | None] = []
+    criterion = adaptivek.Selection
+
+    def spy(*given, start=None, **options):
+        started.append(start)
+        return criterion(*given, start=start, **options)
+
+    monkeypatch.setattr("adaptivek.integrations.sklearn.Selection", spy)
+    model = NoisyLabelClassifier(random_state=0, stages=2, epochs=20).fit(x, observed)
+    assert [start is None for start in started] == [True, True, False]
+    assert (started[2].argmax(1).numpy() == y).mean() > 0.95
+    assert model.score(x, y) > 0.97
+    with pytest.raises(ValueError, match="must remember predictions for stages=2"):
+        NoisyLabelClassifier("adaptive-k", stages=2).fit(x, observed)
+    with pytest.raises(ValueError, match=r"stages must be a whole number in \[1, 2\]"):
+        NoisyLabelClassifier(stages=3).fit(x, observed)
+
+
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if not method.privileged])
 def test_every_method_that_needs_no_truth(method, noisy):
     x, observed, _ = noisy

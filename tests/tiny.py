@@ -47,7 +47,13 @@ def swept(
     return torch.rand(size, generator=torch.Generator().manual_seed(seed)) * 4
 
 
+STARTED = "label-memory that begins with predictions"
+
+
 def make(text: str, warmup: int = 2) -> adaptivek.Selection:
+    if text == STARTED:
+        predictions = torch.randn(ROWS, CLASSES, generator=torch.Generator().manual_seed(0)).softmax(1)
+        return adaptivek.Selection(warmup=warmup, start=predictions)
     truth = {"clean": CLEAN} if text == "oracle" else {}
     return adaptivek.Selection(text, warmup=warmup, rows=ROWS, classes=CLASSES, **truth)
 

@@ -69,11 +69,22 @@ from .training.sampler import SkipSettled as SkipSettled
 if TYPE_CHECKING:
     from .auditing.audit import audit as audit
     from .auditing.result import AuditResult as AuditResult
+    from .auditing.targets import load_audit as load_audit
+    from .stages.fit import fit as fit
+    from .stages.fitted import Fitted as Fitted
+    from .stages.fitted import load_fitted as load_fitted
 
 __version__ = "0.2.0"
 
 #: loaded when they are first used: most training loops need none of them
-_LATER = {"audit": ".auditing.audit", "AuditResult": ".auditing.result"}
+_LATER = {
+    "audit": ".auditing.audit",
+    "AuditResult": ".auditing.result",
+    "load_audit": ".auditing.targets",
+    "fit": ".stages.fit",
+    "Fitted": ".stages.fitted",
+    "load_fitted": ".stages.fitted",
+}
 _LATER_MODULES = ("experiments", "integrations", "noise", "plots", "testing", "theory")
 
 

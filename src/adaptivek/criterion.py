@@ -14,6 +14,7 @@ from .backend.checks import check_given, check_labels, check_number, check_rows,
 from .backend.cuda_graph import Function, Replay, replayable
 from .backend.distributed import ProcessGroup, for_averaging, gather, process_group
 from .backend.module import MethodModule
+from .backend.start import earlier_predictions
 from .method import Method, outputs
 from .methods import build
 from .step import HALF, IGNORE, Inputs, Loss, begin_epoch, cross_entropy, remember, train_step
@@ -53,6 +54,8 @@ class Selection(MethodModule):
         table_classes: how many classes of each row, the highest, methods that remember samples keep a number for,
             beside the mean of the rest; all of them unless given, or 12 where all would be over 64 and over 256 MB.
         clean: which training rows have a clean label; for `Oracle` alone.
+        start: the result of an audit, or probabilities (rows, classes): predictions that the memory begins with, for
+            methods that remember them. Of a row of zeros nothing is known yet.
         cuda_graph: on a GPU, run what this adds to a step as one launch (see `Replay`).
         distributed: under ``torch.distributed``, judge the batch of all ranks together, or of the ranks of
             the process group given; False: each rank by itself.
@@ -74,6 +77,7 @@ class Selection(MethodModule):
         classes: int | None = None,
         table_classes: int | None = None,
         clean: Tensor | None = None,
+        start: Any = None,
         cuda_graph: bool = True,
         distributed: bool | ProcessGroup = True,
     ) -> None:
@@ -100,9 +104,12 @@ class Selection(MethodModule):
             if rows not in (None, len(clean)):
                 raise ValueError(f"Selection: clean must have an entry for each of {rows} rows, got {len(clean)}")
             rows = len(clean)
+        if start is not None:
+            start = earlier_predictions("Selection", method, getattr(start, "predictions", start), rows, classes)
+            rows, classes = start.shape
         if not isinstance(distributed, (bool, ProcessGroup)):
             raise TypeError(f"Selection: distributed must be True, False or a process group, got {distributed!r}")
-        super().__init__(method, warmup, window, rows, classes, clean, table_classes)
+        super().__init__(method, warmup, window, rows, classes, clean, table_classes, start)
         self.loss, self.ignore_index, self.label_smoothing = loss, ignore_index, label_smoothing
         self.cuda_graph, self._replay, self.distributed = cuda_graph, Replay(), distributed
         self.register_buffer("weight", weight, persistent=False)

@@ -48,6 +48,7 @@ class Task(NamedTuple):
     classes: int | None = None
     #: packs rows (..., classes), where all classes of all rows would take too much
     pack: Callable[[Tensor], Tensor] | None = None
+    predictions: Tensor | None = None  #: (rows, classes) earlier ones, of rows of zeros none; where `takes_start`
 
     def per_row(self, value: float) -> Tensor:
         """A table with this number for each row of the training set, (rows,)."""
@@ -58,6 +59,12 @@ class Task(NamedTuple):
         if self.pack is None:
             return torch.full((self.rows or 0, self.classes or 0), value)
         return self.pack(torch.full((1, self.classes or 0), value)).repeat(self.rows or 0, 1)
+
+    def remembered(self) -> Tensor:
+        """Predictions that a memory begins with, (rows, classes): the earlier ones, or zeros."""
+        if self.predictions is None:
+            return self.per_row_and_class(0.0)
+        return self.predictions.clone() if self.pack is None else self.pack(self.predictions)
 
 
 class NoState(NamedTuple):
@@ -86,6 +93,7 @@ class Method(ABC, Generic[StateT]):
     # what it needs, so that no comparison hides its cost
     needs_rows: ClassVar[bool] = False  #: must be told the row number of each sample
     uses_rows: ClassVar[bool] = False  #: does better with row numbers, but can do without
+    takes_start: ClassVar[bool] = False  #: remembers predictions of each row, and may begin with earlier ones
     needs_classes: ClassVar[bool] = False  #: must know the number of classes before the first step
     needs_logits: ClassVar[bool] = False  #: losses alone are not enough
     own_loss: ClassVar[bool] = False  #: minimises something else than cross-entropy

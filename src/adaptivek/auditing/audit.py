@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ..backend.checks import check_choice
 from ..support.device import find_device
@@ -25,8 +26,11 @@ from .result import AuditResult
 from .rules import follows_few_words
 from .scoring import score_labels
 from .sources import Use, load
+from .targets import Targets, rounded
 from .text_embeddings import embed_texts
+from .tokens import FINE_TUNING, TokenModel
 from .training import Run
+from .transition import NoiseModel
 from .trusted import Known
 
 CHECKPOINT = "checkpoint.pt"
@@ -50,6 +54,7 @@ class _Predicted(NamedTuple):
     settings: dict[str, Any]
     in_sample: Predictions | None = None
     noise: NoiseEstimate | None = None  #: if it was estimated while training
+    best: Predictions | None = None  #: held out, of the epochs that agree most with labels not seen; for training
 
 
 def audit(
@@ -64,6 +69,7 @@ def audit(
     item: str | None = None,
     ignore: Sequence[str] = (),
     decisions: str | Path | None = None,
+    start: AuditResult | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
     device: str = "auto",
@@ -75,8 +81,8 @@ def audit(
 
     Args:
         data: rows to learn from: an array or tensor (features, or images with four axes), a data frame, a list of
-            texts, a torch `Dataset` of ``(input, label)``, a Hugging Face `Dataset`, or the path of a CSV, Parquet or
-            .npy file or of a folder of images.
+            texts, a torch `Dataset` of ``(input, label)``, a Hugging Face `Dataset` (tokenised, for a
+            ``model`` that takes tokens), or the path of a CSV, Parquet or .npy file or of a folder of images.
         labels: the name of the label column, several of them (one for each annotator), or one label for each row.
         model: what predicts the rows that it has not seen: words (of texts: linear models and naive Bayes), trees (of
             features: forests and linear models), linear (of features), network, or your own network, that gives
@@ -90,12 +96,14 @@ def audit(
         item: then the name of the column that is the same for all labels of one thing; by default rows that are alike.
         ignore: names of columns to leave out.
         decisions: the CSV that the page of an earlier audit of this data has made.
+        start: an earlier audit of the same rows: the networks begin with its predictions, and its noise ratio stays.
         folder: where checkpoints of a network are kept, and to which the files are written at the end.
         resume: go on from the checkpoint in ``folder``.
         device: where to train: auto, cpu, cuda.
         progress: called after every batch, or fit, with how many are done, and of how many.
         encoding: the same before training, while texts go through the encoder.
-        plan: method, epochs, batch_size, learning_rate, optimizer, weight_decay, augment, seed: see `training.Plan`.
+        plan: method, epochs, batch_size, learning_rate, schedule, optimizer, weight_decay, augment, precision, seed:
+            see `training.Plan`.
     """
     started = time.perf_counter()
     for name in plan:
@@ -107,26 +115,33 @@ def audit(
     loaded = load(data, labels, Use(text, trusted, annotator, item, ignore))
     loaded = loaded if read is None else with_decisions(loaded, read)
     kind = loaded.kind
+    if loaded.tokens and not isinstance(model, nn.Module):
+        raise ValueError(f"audit: model must be given for tokenised texts, a network that takes them, got {model!r}")
     if encoder is not None:
         loaded, kind = embed_texts(loaded, encoder, str(where), encoding), "features"
     name = _chosen(model, kind, loaded, plan)
     seed = plan.get("seed", 0)
     words = word_features(loaded.content) if loaded.kind == "text" else None
     if name == "network":
-        chosen = dataclasses.replace(suited(PLANS[kind], len(loaded.labels)), **plan)
+        usual = FINE_TUNING if loaded.tokens else suited(PLANS[kind], len(loaded.labels))
+        chosen = dataclasses.replace(usual, **plan)
         own = model if isinstance(model, nn.Module) else None
-        make = maker(kind, loaded.inputs, len(loaded.classes), own)
+        network = NETWORKS[kind].__name__ if own is None else type(own).__name__
+        if loaded.tokens and own is not None:
+            own = TokenModel(own, loaded.tokens)
         run = Run(
             loaded.fetch,
             loaded.labels,
             len(loaded.classes),
-            make,
+            maker(kind, loaded.inputs, len(loaded.classes), own),
             chosen,
             str(where),
             None if encoder is None else str(encoder),
+            shared=own is not None,
+            start=None if start is None else _earlier(start, loaded),
         )
         _train(run, None if folder is None else Path(folder), resume, progress)
-        found = _of_run(run, NETWORKS[kind].__name__ if own is None else type(own).__name__)
+        found = _of_run(run, network, None if start is None else start.noise)
     else:
         found = _of_pool(name, loaded, words, seed, progress)
     held_out = found.held_out
@@ -180,11 +195,26 @@ def audit(
         by_rule=by_rule,
         held_out=held_out,
         given=loaded,
+        for_training=Targets(
+            rounded(held_out if found.best is None else found.best),
+            NoiseModel(scores.transition, 1.0, False, np.ones(len(loaded.classes))),
+            loaded.row,
+            loaded.labels,
+            len(loaded.row) + len(loaded.skipped),
+            loaded.classes,
+        ),
     )
     if folder is not None:
         result.save(folder)
         (Path(folder) / CHECKPOINT).unlink(missing_ok=True)
     return result
+
+
+def _earlier(start: AuditResult, loaded: AuditData) -> Tensor:
+    """The predictions of an earlier audit for the rows of this one."""
+    if not np.array_equal(start.row, loaded.row) or not np.array_equal(start.label, loaded.labels):
+        raise ValueError("audit: start must be an audit of the same rows and labels, got one of others")
+    return torch.from_numpy(start.predictions[start.row])
 
 
 def _known(data: AuditData) -> Known | None:
@@ -216,17 +246,18 @@ def _chosen(model: nn.Module | str | None, kind: str, data: AuditData, plan: dic
     return "linear + words"  # embeddings and words differ in kind
 
 
-def _of_run(run: Run, network: str) -> _Predicted:
-    """What the networks of a run predict."""
+def _of_run(run: Run, network: str, noise: NoiseEstimate | None) -> _Predicted:
+    """What the networks of a run predict; the noise is that of an earlier audit, if there was one."""
     tables = run.dynamics
-    settings = dataclasses.asdict(run.plan) | {
-        "method": run.plan.chosen(len(run.labels), run.classes),
+    settings = run.plan.as_dict() | {
+        "method": run.method,
         "network": network,
         "device": str(run.device),
         "threads": run.threads,
     }
     held_out, in_sample = (Predictions(*of.tables()) for of in (tables.held_out, tables.in_sample))
-    return _Predicted(held_out, settings, in_sample, run.noise)
+    best = Predictions(*run.best.tables())
+    return _Predicted(held_out, settings, in_sample, run.noise if noise is None else noise, best)
 
 
 def _of_pool(name: str, data: AuditData, words: Any, seed: int, progress: Progress | None) -> _Predicted:

@@ -63,10 +63,15 @@ class BySelection(Selection):
         return gradient
 
 
-def criterion(name: str, rows: int, classes: int, steps: int) -> EarlyLearning | BySelection:
-    """For a method by name; ``steps`` are those of the whole run, a third of which some use to warm up."""
+def criterion(
+    name: str, rows: int, classes: int, steps: int, start: Tensor | None = None
+) -> EarlyLearning | BySelection:
+    """For a method by name; ``steps`` are those of the whole run, a third of which some use to warm up.
+
+    ``start`` are predictions that its memory begins with, see `Selection`.
+    """
     method = build(name)
-    if isinstance(method, ELR):
+    if isinstance(method, ELR) and start is None:
         return EarlyLearning(method, rows, classes)
     warmup = steps // 3 if method.wants_warmup else 0
-    return BySelection(method, warmup=warmup, rows=rows, classes=classes, distributed=False)
+    return BySelection(method, warmup=warmup, rows=rows, classes=classes, start=start, distributed=False)

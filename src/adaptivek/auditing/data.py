@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import TensorDataset
 
 from ..support.images import ImageSource
 from ..support.text import tokenise, words
@@ -21,6 +22,7 @@ from .images import of_tensor, read_images, thumbnails
 from .labels import read_labels
 from .networks import standardised, taken_from
 from .table_features import encode_table
+from .tokens import IDS, fetch_tokens, find_texts, token_columns
 from .training import Fetch
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class AuditData:
     write_clean: WriteClean
     content: Any = None  #: what the page shows: texts, dicts, a function to thumbnails
     about: dict[str, Any] = field(default_factory=dict)  #: for the settings: columns used, say
+    tokens: tuple[str, ...] = ()  #: of tokenised texts: the arguments of the network that inputs are made of
     cells: Any = None  #: for the page, where other columns stand beside the texts: dicts
     beside: tuple[list[str], Tensor] | None = None  #: then also the texts alone, and the other columns as features
     files: Sequence[str] | None = None  #: the name of every row of the original data, where it has one
@@ -209,7 +212,10 @@ def from_dataset(dataset: Any, values: Sequence[Any] | None) -> AuditData:
     clean = clean_list([str(value) for value in values])
 
     def fetch(rows: Rows) -> Tensor:
-        stacked = torch.stack([input_of(int(number)) for number in row[rows]])
+        if isinstance(dataset, TensorDataset):  # all at once
+            stacked = dataset.tensors[0][torch.from_numpy(row[rows])]
+        else:
+            stacked = torch.stack([input_of(int(number)) for number in row[rows]])
         return stacked.float() if stacked.dtype in (torch.uint8, torch.float64) else stacked
 
     content = None
@@ -219,6 +225,21 @@ def from_dataset(dataset: Any, values: Sequence[Any] | None) -> AuditData:
             return of_tensor(input_of(int(row[place]))[None])(0)
 
     return AuditData(kind, fetch, inputs, labels, classes, row, skipped, clean, content)
+
+
+def from_tokens(dataset: Any, values: Sequence[Any], names: Any = None) -> AuditData:
+    """Tokenised texts, for a network of the user's that takes them."""
+    _check_length(len(values), len(dataset))
+    tokens, numbers = token_columns(dataset)
+    filled = np.array([len(ids) > 0 for ids in numbers[IDS]], dtype=bool)
+    empty = [(int(row), "no tokens") for row in np.flatnonzero(~filled)]
+    row, labels, classes, skipped = _labelled(list(values), filled, empty, names)
+    left = {name: [column[number] for number in row] for name, column in numbers.items()}
+    texts = find_texts(dataset)
+    kind, content = ("features", None) if texts is None else ("text", [texts[number] for number in row])
+    clean = clean_list([str(value) for value in values])
+    fetch, length = fetch_tokens(tokens, left), max(len(ids) for ids in left[IDS])
+    return AuditData(kind, fetch, length, labels, classes, row, skipped, clean, content, tokens=tokens)
 
 
 def clean_list(labels: Sequence[str], column: str = "row", names: Sequence[str] | None = None) -> WriteClean:
@@ -259,6 +280,13 @@ class _Cells(Sequence[Mapping[str, Any]]):
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def frame(self) -> pd.DataFrame:
+        """The rows as a table again."""
+        import pandas as pd
+
+        columns = dict(zip(self.names, self.columns, strict=True))
+        return pd.DataFrame(columns).iloc[self.row].infer_objects()
 
     def __getitem__(self, place: Any) -> Any:
         number = self.row[place]

@@ -51,6 +51,15 @@ def read_images(sources: Sequence[ImageSource | None]) -> tuple[Tensor, list[int
     return x.contiguous(), good, bad
 
 
+def resized(image: Any, channels: int, side: int) -> Tensor:
+    """(channels, side, side) bytes of an image, as `read_images` makes them."""
+    large = image.convert("RGB").resize((SIDE, SIDE), load_pillow().Resampling.BILINEAR)
+    x = torch.from_numpy(np.asarray(large).copy()).permute(2, 0, 1)[:channels]
+    if side == SIDE:
+        return x.contiguous()
+    return torch.nn.functional.avg_pool2d(x.float()[None], SIDE // side).round().byte()[0]
+
+
 def thumbnails(sources: Sequence[ImageSource | None]) -> Callable[[int], bytes]:
     """Small PNGs or JPEGs by place, made when they are asked for."""
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..networks import text_bag
@@ -94,10 +96,25 @@ def standardised(x: Tensor) -> Tensor:
     return (x - x.mean(0)) / x.std(0, correction=0).clamp(min=1e-6)
 
 
-def taken_from(x: Tensor) -> Callable[..., Tensor]:
+def taken_from(x: Tensor) -> InMemory:
     """Inputs by row number, from a tensor in memory; bytes of images become numbers around 0."""
     if x.dtype != torch.uint8:
-        return lambda rows: x[torch.from_numpy(rows)]
+        return InMemory(x)
     some = x[:10_000].float() / 255
-    mean, std = some.mean((0, 2, 3), keepdim=True), some.std((0, 2, 3), keepdim=True).clamp(min=1e-3)
-    return lambda rows: (x[torch.from_numpy(rows)].float() / 255 - mean) / std
+    return InMemory(x, (some.mean((0, 2, 3), keepdim=True), some.std((0, 2, 3), keepdim=True).clamp(min=1e-3)))
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A tensor that gives its rows by number; of bytes, scaled."""
+
+    x: Tensor
+    scale: tuple[Tensor, Tensor] | None = None  #: mean and deviation of each channel, where x is bytes
+
+    def __call__(self, rows: NDArray[np.int64]) -> Tensor:
+        return scaled(self.x[torch.from_numpy(rows)], self.scale)
+
+
+def scaled(x: Tensor, scale: tuple[Tensor, Tensor] | None) -> Tensor:
+    """Bytes as numbers around 0; what has no scale stays as it is."""
+    return x if scale is None else (x.float() / 255 - scale[0]) / scale[1]

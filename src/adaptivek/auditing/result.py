@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from ..support.files import write_whole
 from .decisions import corrections
 from .issues import annotators, left_out, write_annotators, write_issues
+from .noise_estimate import FLOOR, NoiseEstimate
+from .noise_floor import NoiseRatio
+from .targets import Targets
+from .targets import save as save_targets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +57,32 @@ class AuditResult:
     by_rule: bool = False  #: a few words settle the labels: nothing is known of the noise from above
     held_out: Predictions | None = field(default=None, repr=False)  #: by models that have not seen the row
     given: AuditData | None = field(default=None, repr=False)  #: the data, for the page and the cleaned copy
+    for_training: Targets | None = field(default=None, repr=False)  #: what training may begin with
+
+    @property
+    def predictions(self) -> NDArray[np.float32]:
+        """(rows, classes) of the network that has not seen a row, by the row numbers of the original data.
+
+        In the order of ``classes``; zeros for rows that could not be read. ``Selection(start=result)`` begins with
+        them.
+        """
+        return self._for_training().predictions
+
+    @property
+    def targets(self) -> NDArray[np.float32]:
+        """The same of what to learn in place of the labels: how likely each class is, given prediction and label."""
+        return self._for_training().targets
+
+    @property
+    def noise(self) -> NoiseEstimate:
+        """The noise ratio with its interval, as an audit that goes on from this one takes it."""
+        ratio = NoiseRatio(self.noise_ratio, self.noise_ratio_low, self.noise_ratio_high)
+        return NoiseEstimate(ratio, even=False, assumption=self.notes[0] if self.notes else FLOOR)
+
+    def _for_training(self) -> Targets:
+        if self.for_training is None:
+            raise ValueError("AuditResult: predictions must come from an audit, got a result that was made without")
+        return self.for_training
 
     @property
     def known(self) -> bool:
@@ -119,13 +149,15 @@ class AuditResult:
         return pd.DataFrame(columns, index=pd.Index(self.row, name="row"))
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write summary.json, issues.csv, the data without flagged rows, and report.html; give what was written."""
+        """Write summary, issues, targets, the data without flagged rows, and the page; give the files written."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         summary = json.dumps(self.summary, indent=2, ensure_ascii=False) + "\n"
         write_whole(folder / "summary.json", summary)
         write_issues(folder / "issues.csv", self)
         written = [folder / "summary.json", folder / "issues.csv"]
+        if self.for_training is not None:
+            written.append(save_targets(self.for_training, folder))
         if self.given is not None:
             from .page import Shown, write_page
 

@@ -15,9 +15,10 @@ from torch.utils.data import Dataset
 
 from ..support.labels import is_missing
 from .annotators import Votes, dawid_skene, read_votes
-from .data import AuditData, clean_list, from_dataset, from_frame, from_images, from_tensor, from_texts
+from .data import AuditData, clean_list, from_dataset, from_frame, from_images, from_tensor, from_texts, from_tokens
 from .images import list_folder
 from .tables import Table, frame_table, hub_table, read_table
+from .tokens import LABELS, column, is_tokenised
 
 NO = ("", "0", "0.0", "false", "no", "n", "f")  #: what in a column means that a row is not trusted
 
@@ -41,7 +42,9 @@ class Use:
 
 
 def load(data: Any, labels: Any, use: Use | None = None) -> AuditData:
-    """Whatever users pass to `audit`."""
+    """Whatever users pass to `audit`; what has been loaded before stays as it is."""
+    if isinstance(data, AuditData):
+        return data
     use = use or Use()
     found = _opened(data, labels)
     if isinstance(found, AuditData):
@@ -64,6 +67,8 @@ def _opened(data: Any, labels: Any) -> AuditData | Table:
         return from_tensor(data, _required(labels))
     if hasattr(data, "iloc") and hasattr(data, "columns"):
         return frame_table(data, label)
+    if is_tokenised(data):
+        return read_tokens(data, labels)
     if hasattr(data, "column_names") and hasattr(data, "features"):
         return hub_table(data, label)
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], str):
@@ -98,6 +103,21 @@ def read(source: str, labels: Any) -> AuditData | Table:
             f"audit: {source} must be .csv, .tsv, .jsonl, .parquet, .npy or a folder of images, got {path.suffix!r}"
         )
     return table
+
+
+def read_tokens(data: Any, labels: Any) -> AuditData:
+    """Tokenised texts; unless told, their labels are in the column that a trainer would take."""
+    names = None
+    if labels is None:
+        labels = next((name for name in LABELS if column(data, name) is not None), None)
+    if isinstance(labels, str):
+        feature: Any = data.features.get(labels) if hasattr(data, "features") else None
+        names = feature.names if type(feature).__name__ == "ClassLabel" else None
+        values = column(data, labels)
+        if values is None:
+            raise ValueError(f"audit: label must be a column of the data, got {labels!r}")
+        labels = values
+    return from_tokens(data, _required(labels), names)
 
 
 def from_table(table: Table, labels: Any, use: Use) -> AuditData:
@@ -213,6 +233,17 @@ def read_array(path: str | Path) -> Any:
             raise ValueError(f"audit: labels must be one for each row, got an array of shape {found.shape} in {path}")
         return found
     return path.read_text(encoding="utf-8").splitlines()
+
+
+def read_frame(path: str | Path) -> Any:
+    """A file with columns as a data frame, be it with one column only."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"predict: {path} must be a file; not found")
+    table = read_table(path, None, fewest=1)
+    if table is None:
+        raise ValueError(f"predict: {path} must be .csv, .tsv, .jsonl or .parquet, got {path.suffix!r}")
+    return table.frame
 
 
 def _numbers(path: Path) -> Any:

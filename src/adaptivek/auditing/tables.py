@@ -37,11 +37,11 @@ class Table:
     files: Sequence[str] | None = None  #: the name of each image
 
 
-def read_table(path: Path, label: str | None) -> Table | None:
-    """A file with columns; None if it is of another kind."""
+def read_table(path: Path, label: str | None, fewest: int = 2) -> Table | None:
+    """A file with columns, so many of them at least; None if it is of another kind."""
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv", ".txt"):
-        return _read_csv(path, label)
+        return _read_csv(path, label, fewest)
     if suffix in (".parquet", ".pq"):
         return _read_parquet(path, label)
     if suffix in (".jsonl", ".ndjson", ".json"):
@@ -83,7 +83,7 @@ def hub_table(dataset: Any, label: str | None) -> Table:
     return Table(frame, write, names, pictures[0], hub_images(dataset, pictures[0]))
 
 
-def _read_csv(path: Path, label: str | None) -> Table:
+def _read_csv(path: Path, label: str | None, fewest: int) -> Table:
     """All cells as the text that they are, so that what is written again is the same."""
     pandas = load_pandas()
     try:
@@ -93,7 +93,7 @@ def _read_csv(path: Path, label: str | None) -> Table:
             raise ValueError("it is empty" if not beginning.strip() else "it has bytes that no text has")
         first = beginning.partition("\n")[0]
         separator = max(SEPARATORS, key=first.count)
-        if separator not in first and len(next(csv.reader([first]))) < 2:
+        if separator not in first and len(next(csv.reader([first]))) < fewest:
             raise ValueError("its first line names one column only")
         # the first line as any other: pandas would make up a name where there is none
         cells = pandas.read_csv(

@@ -11,7 +11,6 @@ more often, posteriors would repeat the networks' errors, and training goes on a
 from __future__ import annotations
 
 import copy
-import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
@@ -30,6 +29,7 @@ from ..networks.views import augment
 from ..support.files import whole
 from ..support.streams import stream
 from ..support.threads import flops, suited, using
+from .best_epochs import EARLY, BestEpochs
 from .criterion import EarlyLearning, criterion
 from .dynamics import Codes, Dynamics
 from .held_out import folds
@@ -37,9 +37,9 @@ from .label_posterior import label_posterior
 from .noise_estimate import NoiseEstimate, estimate_noise
 from .noise_floor import NoiseRatio
 from .predictions import Predictions
+from .schedules import Schedule, find_schedule, schedule_name
 
 PREDICT_BATCH = 1_000
-RAMP = 50  #: steps in which the learning rate rises
 MEMORY = 400_000_000  #: bytes that the robust method may remember; beyond, one that remembers nothing
 FEW_EPOCHS = 6  #: with fewer there is no second half
 AT_ONCE = 50  #: steps that are recorded together, which is faster than one by one
@@ -61,6 +61,8 @@ class Plan:
     weight_decay: float = 0.0
     augment: bool = False  #: images: shifted by up to four pixels and mirrored at random
     seed: int = 0
+    schedule: str | Schedule = "cosine"  #: of the learning rate: cosine, linear, constant, or a function of yours
+    precision: Literal["auto", "float32"] = "auto"  #: auto: forward passes in bfloat16 on a GPU
 
     def __post_init__(self) -> None:
         check_number("audit", "epochs", self.epochs, 1, whole=True)
@@ -69,6 +71,8 @@ class Plan:
         check_number("audit", "weight_decay", self.weight_decay, 0)
         check_number("audit", "seed", self.seed, 0, whole=True)
         check_choice("audit", "optimizer", self.optimizer, ("adam", "sgd"))
+        check_choice("audit", "precision", self.precision, ("auto", "float32"))
+        find_schedule("audit", self.schedule)
         method = build("elr" if self.method == "auto" else self.method)
         if method.privileged or method.full_pass or not trains_plainly(method):
             raise ValueError(
@@ -76,10 +80,16 @@ class Plan:
                 f"{self.method}"
             )
 
-    def chosen(self, rows: int, classes: int) -> str:
-        """The method, by the memory that it would need."""
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for records and checkpoints."""
+        return asdict(self) | {"schedule": schedule_name(self.schedule)}
+
+    def chosen(self, rows: int, classes: int, starts: bool = False) -> str:
+        """The method, by the memory that it would need; the one that uses it best where it ``starts`` with some."""
         if self.method != "auto":
             return self.method
+        if starts:
+            return "label-memory"
         return "elr" if 4 * rows * classes <= MEMORY else "gce"
 
 
@@ -95,6 +105,8 @@ class Run:
         plan: Plan,
         device: str,
         encoder: str | None = None,
+        shared: bool = False,
+        start: Tensor | None = None,
     ) -> None:
         self.fetch, self.classes, self.plan, self.device = fetch, classes, plan, torch.device(device)
         self.encoder = encoder  # what the inputs were made by, that none goes on with those of another
@@ -104,10 +116,15 @@ class Run:
         self.repeats = _repeats(labels, classes)
         self.steps = max(1, min(int(self.repeats[half].sum()) for half in self.halves) // plan.batch_size)
         self.dynamics = Dynamics(len(labels), classes, self.device)
-        self.models = [make_model(plan.seed + number).to(self.device) for number in range(2)]
+        self.best = BestEpochs(len(labels), classes, self.device)
+        first = make_model(plan.seed).to(self.device)
+        # of a network of the user's, what is frozen is there once for both
+        self.models = [first, twin(first) if shared else make_model(plan.seed + 1).to(self.device)]
         # one for both: most of a small network's step is what each call costs, not the arithmetic
-        self.optimizer = make_optimizer(plan, [weight for model in self.models for weight in model.parameters()])
-        self.criterion = criterion(plan.chosen(len(labels), classes), len(labels), classes, plan.epochs * self.steps)
+        trained = [weight for model in self.models for weight in model.parameters() if weight.requires_grad]
+        self.optimizer = make_optimizer(plan, trained)
+        self.method = plan.chosen(len(labels), classes, start is not None)
+        self.criterion = criterion(self.method, len(labels), classes, plan.epochs * self.steps, start)
         self.criterion.to(self.device)
         #: epochs after which label posteriors are set; none where the method keeps no table that they could go into
         updates = plan.epochs >= FEW_EPOCHS and isinstance(self.criterion, EarlyLearning)
@@ -119,8 +136,8 @@ class Run:
         """Train one epoch; ``step`` is called after every batch."""
         if self.device.type == "cpu" and not self.threads:
             some = np.arange(min(self.plan.batch_size, len(self.labels)))
-            # tried on a copy: a network may count what it is shown
-            self.threads = suited(flops(copy.deepcopy(self.models[0]), self.fetch(some)))
+            # tried on a copy, with the same weights: a network may count what it is shown
+            self.threads = suited(flops(copied(self.models[0], self.models[0].parameters()), self.fetch(some)))
         with using(self.threads or torch.get_num_threads()):
             self._epoch(step)
 
@@ -128,9 +145,10 @@ class Run:
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(zlib.crc32(f"{self.plan.seed} {self.done}".encode()))
             self._train(step)
-        if self._predicts_now():
+        if self._predicts_now() or self.done < EARLY:
             for model, half in zip(self.models, self.halves[::-1], strict=True):
                 self._predict_held_out(model, half)
+            self.best.end()
         self.done += 1
         if self.done in self.updates:
             self._update_posterior()
@@ -176,6 +194,7 @@ class Run:
         for model in self.models:
             model.train()
         seen: list[tuple[Codes, Tensor]] = []
+        rate_at = find_schedule("audit", self.plan.schedule)
         for at, (rows, first) in enumerate(self._batches()):
             passed = self.done * self.steps + at
             for group in self.optimizer.param_groups:
@@ -218,11 +237,14 @@ class Run:
             p = self._output(model, x).softmax(1)
             if self.plan.augment:  # it was trained on mirrored ones too
                 p = (p + self._output(model, x.flip(-1)).softmax(1)) / 2
-            self.dynamics.add_held_out(torch.from_numpy(part).to(self.device), p)
+            index = torch.from_numpy(part).to(self.device)
+            self.best.add(index, p, self.labels[index])
+            if self._predicts_now():
+                self.dynamics.add_held_out(index, p)
 
     def _output(self, model: nn.Module, x: Tensor) -> Tensor:
-        half = torch.autocast("cuda", torch.bfloat16) if self.device.type == "cuda" else nullcontext()
-        with half:
+        halved = self.device.type == "cuda" and self.plan.precision == "auto"
+        with torch.autocast("cuda", torch.bfloat16, enabled=halved) if halved else nullcontext():
             output = model(x)
         output = output["logits"] if isinstance(output, dict) else getattr(output, "logits", output)
         if not isinstance(output, Tensor) or output.shape != (len(x), self.classes):
@@ -233,7 +255,7 @@ class Run:
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must agree with."""
         return {
-            "plan": asdict(self.plan),
+            "plan": self.plan.as_dict(),
             "encoder": self.encoder,
             "classes": self.classes,
             "labels": zlib.crc32(self.labels.cpu().numpy().tobytes()),
@@ -249,13 +271,14 @@ class Run:
         dynamics = self.dynamics.state_dict()
         noise = None if self.noise is None else [*self.noise.ratio, self.noise.assumption]
         state = {"parts": parts, "done": self.done, "dynamics": dynamics, "noise": noise, "identity": self.identity()}
+        state["best"] = self.best.state_dict()
         with whole(path) as partial:
             torch.save(state, partial)
 
     def load(self, path: Path) -> None:
         try:
             state = torch.load(path, weights_only=True, map_location="cpu")
-            same, noise = state["identity"] == self.identity(), state["noise"]
+            same, noise = state["identity"] == self.identity() and "best" in state, state["noise"]
         except Exception as error:  # whatever a file that is no checkpoint makes torch raise
             raise ValueError(f"audit: {path} must be a checkpoint to resume from: {error}") from None
         if not same:
@@ -263,6 +286,7 @@ class Run:
         for part, saved in zip(self._parts, state["parts"], strict=True):
             part.load_state_dict(saved)
         self.dynamics.load_state_dict(state["dynamics"])
+        self.best.load_state_dict(state["best"])
         self.done = state["done"]
         if noise is not None:
             assert isinstance(self.criterion, EarlyLearning)
@@ -284,9 +308,14 @@ def make_optimizer(plan: Plan, weights: Iterable[nn.Parameter]) -> torch.optim.O
     return torch.optim.SGD(weights, plan.learning_rate, 0.9, weight_decay=plan.weight_decay, nesterov=True, fused=True)
 
 
-def rate_at(step: int, steps: int) -> float:
-    """A short rise, then half a cosine down to a hundredth."""
-    return min(1.0, (step + 1) / RAMP) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * step / steps)))
+def twin(model: nn.Module) -> nn.Module:
+    """A copy with weights of its own where they are trained; those that are frozen, it shares."""
+    return copied(model, (weight for weight in model.parameters() if not weight.requires_grad))
+
+
+def copied(model: nn.Module, shared: Iterable[nn.Parameter]) -> nn.Module:
+    """A copy that shares these weights."""
+    return copy.deepcopy(model, {id(weight): weight for weight in shared})
 
 
 def _moves(rows: int) -> Tensor:

@@ -31,6 +31,7 @@ class MethodModule(nn.Module):
         classes: int | None,
         clean: Tensor | None,
         table_classes: int | None,
+        start: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.method, self.warmup, self.window = method, warmup, window
@@ -38,14 +39,15 @@ class MethodModule(nn.Module):
         self._state_type: type[Any] | None = None
         self._reported = False
         if classes is not None or not method.needs_classes:
-            self._begin(classes)
+            self._begin(classes, start)
         else:
             check_task(method, Task(clean, rows, classes=1))  # the first logits will tell
 
-    def _begin(self, classes: int | None) -> None:
+    def _begin(self, classes: int | None, predictions: Tensor | None = None) -> None:
         """Make what is remembered, once the number of classes is known."""
         self.classes = classes
-        memory = start(self.method, Task(self._clean, self.rows, classes), self.warmup, self.table_classes)
+        task = Task(self._clean, self.rows, classes, predictions=predictions)
+        memory = start(self.method, task, self.warmup, self.table_classes)
         for prefix, part in zip(OWN, memory, strict=True):
             for name, value in part._asdict().items():
                 self.register_buffer(prefix + name, value)

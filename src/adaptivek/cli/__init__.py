@@ -1,4 +1,5 @@
-"""The command line. Each command has a file here and is a call into one module; the audit's is with the audit."""
+"""The command line. Each command has a file here and is a call into one module; those of audit and stages are with
+them."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ try:
     from rich.console import Console
 
     from ..auditing.command import audit
+    from ..stages.command import fit, predict
     from .bench import bench
     from .completion import completion
     from .methods import methods
@@ -31,6 +33,8 @@ mini-batch whose loss is at most a threshold that a moving average supplies: no 
 no second model. The share it leaves out tells how noisy the data is.
 
   adaptivek audit reviews.csv --label sentiment --out audit   which labels are noisy, and how many
+  adaptivek fit reviews.csv --label sentiment --out fitted    a network trained on what its labels are likely to be
+  adaptivek predict fitted new.csv                            its predictions for new rows
   adaptivek train digits --noise-rate 0.4 --out runs/first    train with 40 % noisy labels
   adaptivek bench --out results/demo                          compare the methods, with a report
   adaptivek methods                                           the methods to choose from
@@ -48,7 +52,7 @@ def main(args: list[str] | None = None) -> None:
         print(f"adaptivek {__version__}")
         return
     app = tyro.extras.SubcommandApp()
-    for command in (audit, train, bench, methods, theory, report, completion):
+    for command in (audit, fit, predict, train, bench, methods, theory, report, completion):
         app.command(command)
     try:
         app.cli(prog="adaptivek", description=DESCRIPTION, args=args)

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import torch
 import tyro
 from rich.table import Table
 
@@ -36,6 +37,7 @@ def train(
     data_root: Path | None = None,
     text: str = "",
     label: str = "",
+    audit: Path | None = None,
     imports: Imports = (),
 ) -> None:
     """Train one network and write what happened.
@@ -58,9 +60,11 @@ def train(
         data_root: folder of data sets; ADAPTIVEK_DATA unless given
         text: data of your own: the column that holds the texts or images; found if not given
         label: data of your own: the column that holds the labels; found if not given
+        audit: the folder of an audit of these rows: the method's memory begins with its predictions
     """
     import_modules(imports)
 
+    from ..auditing.targets import load_audit
     from ..experiments.executors import find_recipe, load_once
     from ..experiments.folder import run
     from ..experiments.spec import RunSpec
@@ -68,11 +72,18 @@ def train(
     recipe = dataclasses.replace(find_recipe(dataset, data_root, text, label), **overrides)
     spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe, text=text, label=label)
     data = load_once(spec, data_root)
+    start = None
+    if audit is not None:
+        if noise_rate:
+            raise ValueError(f"train: noise_rate must be 0 with an audit, which does not know it, got {noise_rate}")
+        found = load_audit(audit)
+        start = torch.from_numpy(found.of_labels("train", data.y.numpy()))
+        spec = dataclasses.replace(spec, audit=found.fingerprint())
     show_data(dataset, data)
     records: list[EpochRecord] = []
     with progress_bar(lambda: look(records)) as progress:
         task = progress.add_task("epochs", total=recipe.epochs, status="")
-        for record in run(spec, folder, data, device):
+        for record in run(spec, folder, data, device, start=start):
             records.append(record)
             phase = "selecting" if record.selecting else "warming up"
             progress.update(

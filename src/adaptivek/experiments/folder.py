@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from ..support.files import whole, write_whole
 from .data import Split
@@ -31,11 +32,12 @@ def run(
     data: Split | None = None,
     device: str = "auto",
     root: str | Path | None = None,
+    start: Tensor | None = None,
 ) -> Iterator[EpochRecord]:
     """Train ``spec`` in ``folder`` and give the record of each epoch, first those already there.
 
     Called again on the folder of a run that was stopped, it goes on; the result is the same as if it
-    had never stopped. A folder that holds another run is refused.
+    had never stopped. A folder that holds another run is refused. ``start`` is that of `Session`.
     """
     try:
         from safetensors.torch import save_file
@@ -47,7 +49,7 @@ def run(
     if weights.exists():
         yield from read_lines(records)
         return
-    session = Session(spec, data, device, root)  # raises what is wrong with the request before anything is written
+    session = Session(spec, data, device, root, start)  # raises what is wrong before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "config.json", json.dumps(spec.to_dict(), indent=2) + "\n")
     provenance = {"identity": spec.identity(), "method": spec.resolved()._asdict()}

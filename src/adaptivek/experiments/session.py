@@ -37,6 +37,7 @@ class Session(Loop):
         data: the data set, if it is not one that `load` knows; its labels are taken as clean.
         device: where; the GPU if there is one, unless told.
         root: folder of data sets, see `load`.
+        start: (rows, classes) predictions that the memory begins with, see `Selection`.
     """
 
     def __init__(
@@ -45,8 +46,11 @@ class Session(Loop):
         data: Split | None = None,
         device: str | torch.device = "auto",
         root: str | Path | None = None,
+        start: Tensor | None = None,
     ) -> None:
         found = find_device(device)  # before data is loaded
+        if spec.audit and start is None:
+            raise ValueError("Session: start must be the predictions of the audit that the run begins with, got None")
         self.job = prepare(spec, data, root)
         super().__init__([self.job], found)
         self.spec, self.manifest, self.labels = spec, self.job.manifest, self._labels[0]
@@ -60,6 +64,7 @@ class Session(Loop):
             rows=len(self.labels),
             classes=self.job.data.classes,
             clean=self._clean[0] if method.privileged else None,
+            start=None if start is None else start[self.job.rows],
         ).to(self.device)
         self._make_optimizer(list(self.model.parameters()))
         self._chosen: dict[str, Tensor] = {}  # weights of the epoch that counts, where rows are held out

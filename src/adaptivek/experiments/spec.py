@@ -162,6 +162,7 @@ class RunSpec:
     ratio_error: float = 0.0  #: how far off the noise ratio is that a method is told, where it must be told one
     text: str = ""  #: the column of the texts or images; found if not given, see `data.load`
     label: str = ""  #: the column of the labels, likewise
+    audit: str = ""  #: fingerprint of the audit's targets that training starts from; empty: it starts from the labels
 
     def __post_init__(self) -> None:
         check_number("RunSpec", "noise_rate", self.noise_rate, 0, 1)

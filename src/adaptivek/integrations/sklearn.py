@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from ..auditing.held_out import folds
 from ..backend.checks import check_number
 from ..criterion import Selection
 from ..method import Method, trains_plainly
@@ -38,6 +39,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         hidden: widths of the hidden layers.
         dropout: share of hidden units left out at random while training.
         module: gives a network from ``(features, classes)``, in place of the one with ``hidden`` layers.
+        stages: 2 to train twice: first two networks on half of the rows each, then one on all of them, whose memory
+            begins with what those predict for the rows that they have not seen. For methods with such a memory.
         epochs: times that all rows are seen.
         warmup_epochs: of these, plain training; for methods that want it. The learning rate then falls to
             a fifth, with which selection should start.
@@ -64,6 +67,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         hidden: tuple[int, ...] = (256,),
         dropout: float = 0.5,
         module: Callable[[int, int], nn.Module] | None = None,
+        stages: int = 1,
         epochs: int = 40,
         warmup_epochs: int = 15,
         batch_size: int = 20,
@@ -75,6 +79,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         self.hidden = hidden
         self.dropout = dropout
         self.module = module
+        self.stages = stages
         self.epochs = epochs
         self.warmup_epochs = warmup_epochs
         self.batch_size = batch_size
@@ -92,7 +97,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         gpus = [] if self.device == "cpu" else [self.device]
         with torch.random.fork_rng(gpus):  # the caller's randomness is left alone
             torch.manual_seed(seed)
-            self._train(method, torch.tensor(X, device=self.device), torch.tensor(codes, device=self.device))
+            x, labels = torch.tensor(X, device=self.device), torch.tensor(codes, device=self.device)
+            start = self._cross_train(method, x, codes, seed) if self.stages == 2 else None
+            self._train(method, x, labels, start)
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
@@ -112,15 +119,30 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         found: NDArray[Any] = self.classes_[probabilities.argmax(1)]
         return found
 
-    def _train(self, method: Method[Any], x: Tensor, y: Tensor) -> None:
+    def _cross_train(self, method: Method[Any], x: Tensor, codes: NDArray[np.int64], seed: int) -> Tensor:
+        """Predictions of all rows, each by the network that has not seen it; averaged over the later epochs."""
+        found = torch.zeros(len(x), len(self.classes_), device=x.device)
+        halves = [torch.from_numpy(half).to(x.device) for half in folds(codes, 2, seed, "audit halves")]
+        for mine, other in (halves, halves[::-1]):
+            y = torch.from_numpy(codes).to(x.device)[mine]
+            predicted = self._train(method, x[mine], y, None, x[other])
+            assert predicted is not None
+            found[other] = predicted
+        return found
+
+    def _train(
+        self, method: Method[Any], x: Tensor, y: Tensor, start: Tensor | None, other: Tensor | None = None
+    ) -> Tensor | None:
+        """Train on these rows; give the average prediction of ``other`` rows over the later half of the epochs."""
         features, classes, rows = x.shape[1], len(self.classes_), len(x)
         steps = -(-rows // self.batch_size)
         warmup = self.warmup_epochs if method.wants_warmup else 0
         make = self.module or self._layers
         model = self.module_ = make(features, classes).to(self.device)
         criterion = Selection(
-            method, warmup=warmup * steps, window=steps, rows=rows, classes=classes, distributed=False
+            method, warmup=warmup * steps, window=steps, rows=rows, classes=classes, start=start, distributed=False
         ).to(x.device)
+        predicted = None
         optimizer = torch.optim.SGD(model.parameters(), lr=self.learning_rate)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, max(self.warmup_epochs, 1), gamma=0.2)
         quality, counted = torch.zeros(rows, device=x.device), 0
@@ -136,9 +158,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
                 if epoch >= warmup:
                     quality[index] += output.detach().softmax(1).gather(1, label[:, None])[:, 0].nan_to_num(0.0)
             scheduler.step()
+            if other is not None and epoch >= self.epochs // 2:
+                now = _logits(model, other).softmax(1)
+                predicted = now if predicted is None else predicted + (now - predicted) / (epoch + 1 - self.epochs // 2)
         self.noise_ratio_ = criterion.noise_ratio
         self.label_quality_ = (quality / max(counted, 1)).clamp(0, 1).cpu().numpy()
         self.n_iter_ = self.epochs
+        return predicted
 
     def _layers(self, features: int, classes: int) -> nn.Module:
         widths = (features, *self.hidden)
@@ -150,6 +176,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     def _check(self) -> Method[Any]:
         owner = type(self).__name__
         check_number(owner, "epochs", self.epochs, 1, whole=True)
+        check_number(owner, "stages", self.stages, 1, 2, whole=True)
         check_number(owner, "warmup_epochs", self.warmup_epochs, 0, whole=True)
         check_number(owner, "batch_size", self.batch_size, 1, whole=True)
         check_number(owner, "learning_rate", self.learning_rate, 0, open_low=True)
@@ -164,12 +191,18 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
                 f"{owner}: method must do with one network, trained plainly on one view, and no features of it, got "
                 f"{self.method!r}"
             )
+        if self.stages == 2 and not method.takes_start:
+            raise ValueError(f"{owner}: method must remember predictions for stages=2, got {self.method!r}")
         return method
 
 
-@torch.no_grad()
 def _full_pass(model: nn.Module, x: Tensor, y: Tensor, wanted: str) -> Tensor:
     """The losses or logits of all rows."""
-    model.eval()
-    logits = torch.cat([model(rows) for rows in torch.split(x, 4096)])
+    logits = _logits(model, x)
     return cross_entropy(logits, y) if wanted == "losses" else logits
+
+
+@torch.no_grad()
+def _logits(model: nn.Module, x: Tensor) -> Tensor:
+    model.eval()
+    return torch.cat([model(rows) for rows in torch.split(x, 4096)])

@@ -39,6 +39,7 @@ class ELR(Method[Targets]):
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     own_loss: ClassVar[bool] = True
+    takes_start: ClassVar[bool] = True
     tables: ClassVar[tuple[str, ...]] = ("targets",)
 
     def __post_init__(self) -> None:
@@ -46,7 +47,7 @@ class ELR(Method[Targets]):
         check_number("ELR", "beta", self.beta, 0, 1, open_high=True)
 
     def init(self, task: Task) -> Targets:
-        return Targets(task.per_row_and_class(0.0))
+        return Targets(task.remembered())
 
     def step(self, state: Targets, batch: Batch) -> Decision:
         assert batch.logits is not None

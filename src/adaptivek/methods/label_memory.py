@@ -49,6 +49,7 @@ class LabelMemory(Method[LabelMemoryState]):
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     uses_rows: ClassVar[bool] = True
+    takes_start: ClassVar[bool] = True
     tables: ClassVar[tuple[str, ...]] = ("predictions",)
 
     def __post_init__(self) -> None:
@@ -57,7 +58,7 @@ class LabelMemory(Method[LabelMemoryState]):
 
     def init(self, task: Task) -> LabelMemoryState:
         horizon = torch.tensor(float(task.rows or HORIZON))
-        return LabelMemoryState(task.per_row_and_class(0.0), no_counts(task.classes or 0), horizon)
+        return LabelMemoryState(task.remembered(), no_counts(task.classes or 0), horizon)
 
     def step(self, state: LabelMemoryState, batch: Batch) -> Decision:
         assert batch.logits is not None

@@ -57,6 +57,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     uses_rows: ClassVar[bool] = True
+    takes_start: ClassVar[bool] = True
     tables: ClassVar[tuple[str, ...]] = ("predictions", "visits")
 
     def __post_init__(self) -> None:
@@ -66,14 +67,16 @@ class LabelPosterior(Method[LabelPosteriorState]):
 
     def init(self, task: Task) -> LabelPosteriorState:
         classes = task.classes or 0
+        predictions = task.remembered()
+        # that earlier predictions are worth: as many as are remembered
+        visits = task.per_row(0.0) if task.predictions is None else task.predictions.sum(1) / (1 - self.beta)
+        flat = torch.full((classes,), 1 / max(classes, 1))  # what a network says that knows nothing
         return LabelPosteriorState(
-            task.per_row_and_class(0.0),
-            task.per_row(0.0),
+            predictions,
+            visits,
             no_counts(classes),
             torch.zeros(classes),
-            torch.stack(
-                [torch.full((classes,), 1 / max(classes, 1)), torch.full((classes,), 1 / max(classes, 1) ** 2)]
-            ),
+            torch.stack([flat, flat.square()]),
             torch.tensor(float(task.rows or HORIZON)),
         )
 

@@ -31,13 +31,14 @@ class SAT(Method[Ensemble]):
     needs_rows: ClassVar[bool] = True
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
+    takes_start: ClassVar[bool] = True
     tables: ClassVar[tuple[str, ...]] = ("predictions",)
 
     def __post_init__(self) -> None:
         check_number("SAT", "alpha", self.alpha, 0, 1, open_high=True)
 
     def init(self, task: Task) -> Ensemble:
-        return Ensemble(task.per_row_and_class(0.0))
+        return Ensemble(task.remembered())
 
     def step(self, state: Ensemble, batch: Batch) -> Decision:
         moved, targets = moved_targets(self.alpha, state.predictions, batch)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,25 +25,43 @@ def words(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
-def tokenise(train: Iterable[str], test: Iterable[str]) -> tuple[Tensor, Tensor, int]:
-    """Token numbers of the training and the test texts, and how many numbers there are.
+class Vocabulary(NamedTuple):
+    """Words that have a number of their own, in order, and how many of a text are kept."""
 
-    Words and length are learned from the training texts: the words that occur twice or more, the
-    most frequent first; the length that holds 99 of 100 texts whole. Of a longer text the beginning
-    and the end are kept, half and half. A text without words is one unknown word.
-    """
-    seen: dict[str, int] = {}
-    rows = [np.array([seen.setdefault(word, len(seen)) for word in words(text)], dtype=np.int32) for text in train]
-    other = len(seen)
-    test_rows = [np.array([seen.get(word, other) for word in words(text)], dtype=np.int32) for text in test]
-    counts = np.bincount(np.concatenate(rows), minlength=other)
-    names = list(seen)
-    by_frequency = sorted(np.flatnonzero(counts >= 2).tolist(), key=lambda i: (-counts[i], names[i]))[:WORDS]
-    number = np.full(other + 1, UNKNOWN, dtype=np.int32)
-    number[by_frequency] = np.arange(FIRST, FIRST + len(by_frequency))
-    length = min(LENGTH, max(1, int(np.ceil(np.quantile([len(row) for row in rows], 0.99)))))
-    table, test_table = (_table([number[row] for row in texts], length) for texts in (rows, test_rows))
-    return table, test_table, FIRST + len(by_frequency)
+    words: list[str]
+    length: int
+
+    @classmethod
+    def learn(cls, texts: Iterable[Sequence[str]]) -> Vocabulary:
+        """From the words of the training texts: those that occur twice or more, the most frequent first; the length
+        that holds 99 of 100 texts whole."""
+        counts, lengths = Counter[str](), []
+        for text in texts:
+            counts.update(text)
+            lengths.append(len(text))
+        often = sorted((word for word, count in counts.items() if count >= 2), key=lambda word: (-counts[word], word))
+        return cls(often[:WORDS], min(LENGTH, max(1, int(np.ceil(np.quantile(lengths, 0.99))))))
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are, with those for padding and for unknown words."""
+        return FIRST + len(self.words)
+
+    def table(self, texts: Iterable[Sequence[str]]) -> Tensor:
+        """Token numbers (texts, length) of the words of some texts.
+
+        Of a longer text the beginning and the end are kept, half and half. A text without words is one unknown word.
+        """
+        number = {word: place for place, word in enumerate(self.words, FIRST)}
+        rows = [np.array([number.get(word, UNKNOWN) for word in text], dtype=np.int32) for text in texts]
+        return _table(rows, self.length)
+
+
+def tokenise(train: Iterable[str], test: Iterable[str]) -> tuple[Tensor, Tensor, int]:
+    """Token numbers of the training and the test texts, and how many numbers there are."""
+    split = [words(text) for text in train]
+    vocabulary = Vocabulary.learn(split)
+    return vocabulary.table(split), vocabulary.table(words(text) for text in test), vocabulary.size
 
 
 def _table(rows: list[Numbers], length: int) -> Tensor:
