@@ -28,7 +28,9 @@ class Bar(Progress):
 
 
 @contextmanager
-def progress_bar(above: Callable[[], RenderableType] | None = None, console: Console = out) -> Iterator[Progress]:
+def progress_bar(
+    above: Callable[[], RenderableType] | None = None, console: Console | None = None
+) -> Iterator[Progress]:
     """Each task has a description and, for what is going on, a status. It goes when there is an error.
 
     ``above`` gives what a terminal shows over the bar, each time anew.
@@ -40,7 +42,7 @@ def progress_bar(above: Callable[[], RenderableType] | None = None, console: Con
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[status]}"),
-        console=console,
+        console=console or out,
     )
     progress.above = above
     with progress:
