@@ -12,6 +12,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import adaptivek
 from adaptivek.noise import Directed, corrupt
@@ -87,7 +89,7 @@ fixed.loc[flagged, "label"] = [result.classes[label] for label in result.suggest
 truth = [f"digit {label}" for label in test_digits]
 models = {
     "nearest neighbour": KNeighborsClassifier(1),
-    "logistic regression": LogisticRegression(max_iter=5000),
+    "logistic regression": make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000)),
     "random forest": RandomForestClassifier(random_state=0),
 }
 accuracy = pd.DataFrame(
