@@ -48,6 +48,7 @@ def run(path: Path, parameters: Mapping[str, Any]) -> Iterator[Done]:
 
     module = sys.modules[path.stem] = types.ModuleType(path.stem)  # compilers look for what its functions name
     names = vars(module)
+    pyplot.close("all")  # what others have left open is not of this notebook
     for cell in cells(path):
         if cell.cell_type == "markdown":
             yield Done(True, cell.source)
