@@ -10,18 +10,16 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from adaptivek.experiments.report.claims import PAPER_SETTINGS, counted, paper_settings
 from adaptivek.experiments.report.paper import paper_figures
 from adaptivek.experiments.report.tables import (
     ADAPTIVE_K,
-    PAPER_SETTINGS,
     VANILLA,
     Row,
-    counted,
     current,
     failures,
     finished,
     median_gap_closed,
-    paper_settings,
     rows,
 )
 from adaptivek.experiments.report.text import accuracy, gaps, markdown, named, rate_name, share

@@ -14,9 +14,10 @@ import pytest
 
 from adaptivek.cli import main
 from adaptivek.experiments.report import report
+from adaptivek.experiments.report.claims import claims, claims_of_default
 from adaptivek.experiments.report.closeups import choose
 from adaptivek.experiments.report.page import page
-from adaptivek.experiments.report.tables import Setting, claims, claims_of_default, failures, median_gap_closed, rows
+from adaptivek.experiments.report.tables import Setting, failures, median_gap_closed, rows
 from adaptivek.experiments.report.text import gaps, markdown, to_csv
 from adaptivek.experiments.store import Result, Store
 

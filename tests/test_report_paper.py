@@ -12,7 +12,8 @@ from sklearn.metrics import roc_auc_score
 from adaptivek.cli import main
 from adaptivek.experiments.records import BINS, Detail
 from adaptivek.experiments.report import paper, verdicts
-from adaptivek.experiments.report.tables import claims, paper_settings, rows
+from adaptivek.experiments.report.claims import claims, paper_settings
+from adaptivek.experiments.report.tables import rows
 from adaptivek.experiments.store import Store
 
 from .made_results import grid, setting

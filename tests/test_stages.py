@@ -331,3 +331,12 @@ def test_fit_and_predict_from_the_shell(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["fit", str(tmp_path / "old.csv"), *options])
     assert "another folder" in capsys.readouterr().err
+
+
+def test_only_a_network_goes_on_from_an_earlier_audit(result):
+    x, _, labels = blobs()
+    x[7, 0] = np.nan
+    assert adaptivek.audit(x, labels).settings["model"] == "trees"
+    assert adaptivek.audit(x, labels, start=result).settings["model"] == "network"
+    with pytest.raises(ValueError, match="start must be left out with model trees"):
+        adaptivek.audit(x, labels, "trees", start=result)

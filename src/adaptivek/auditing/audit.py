@@ -119,21 +119,18 @@ def audit(
         raise ValueError(f"audit: model must be given for tokenised texts, a network that takes them, got {model!r}")
     if encoder is not None:
         loaded, kind = embed_texts(loaded, encoder, str(where), encoding), "features"
-    name = _chosen(model, kind, loaded, plan)
+    name = _chosen(model, kind, loaded, plan, start is not None)
     seed = plan.get("seed", 0)
     words = word_features(loaded.content) if loaded.kind == "text" else None
     if name == "network":
-        usual = FINE_TUNING if loaded.tokens else suited(PLANS[kind], len(loaded.labels))
-        chosen = dataclasses.replace(usual, **plan)
+        chosen = dataclasses.replace(FINE_TUNING if loaded.tokens else suited(PLANS[kind], len(loaded.labels)), **plan)
         own = model if isinstance(model, nn.Module) else None
-        network = NETWORKS[kind].__name__ if own is None else type(own).__name__
-        if loaded.tokens and own is not None:
-            own = TokenModel(own, loaded.tokens)
+        takes = TokenModel(own, loaded.tokens) if own is not None and loaded.tokens else own
         run = Run(
             loaded.fetch,
             loaded.labels,
             len(loaded.classes),
-            maker(kind, loaded.inputs, len(loaded.classes), own),
+            maker(kind, loaded.inputs, len(loaded.classes), takes),
             chosen,
             str(where),
             None if encoder is None else str(encoder),
@@ -141,6 +138,7 @@ def audit(
             start=None if start is None else _earlier(start, loaded),
         )
         _train(run, None if folder is None else Path(folder), resume, progress)
+        network = NETWORKS[kind].__name__ if own is None else type(own).__name__
         found = _of_run(run, network, None if start is None else start.noise)
     else:
         found = _of_pool(name, loaded, words, seed, progress)
@@ -226,8 +224,10 @@ def _known(data: AuditData) -> Known | None:
     return Known(data.trusted, data.reviewed.label, data.reviewed.decision != "")
 
 
-def _chosen(model: nn.Module | str | None, kind: str, data: AuditData, plan: dict[str, Any]) -> str:
-    """The name of what predicts; ``kind`` is that of its inputs."""
+def _chosen(
+    model: nn.Module | str | None, kind: str, data: AuditData, plan: dict[str, Any], goes_on: bool = False
+) -> str:
+    """The name of what predicts; ``kind`` is that of its inputs. Only networks go on from an earlier audit."""
     training = sorted(set(plan) - {"seed"})
     allowed = {"text": ["words", "network"], "image": ["network"]}.get(kind, ["trees", "linear", "network"])
     if isinstance(model, str):
@@ -236,10 +236,14 @@ def _chosen(model: nn.Module | str | None, kind: str, data: AuditData, plan: dic
             raise ValueError(f"audit: model must be one of {', '.join(allowed)} for {kind} inputs, got {model}")
         if training and model != "network":
             raise ValueError(f"audit: {training[0]} must be left out with model {model}, which is not trained by steps")
+        if goes_on and model != "network":
+            raise ValueError(
+                f"audit: start must be left out with model {model}, which begins anew; a network can go on"
+            )
         return model
     rows = len(data.labels)
     large = rows * len(data.classes) > MOST_NUMBERS or (kind != "text" and rows * data.inputs > MOST_NUMBERS)
-    if model is not None or training or large:
+    if model is not None or training or goes_on or large:
         return "network"
     if kind == data.kind:
         return "trees + words" if data.beside is not None else allowed[0]  # columns beside texts

@@ -15,18 +15,16 @@ from ...support.files import plain, write_whole
 from ..spec import Recipe
 from ..store import Result, Store
 from . import closeups, figures
+from .claims import PAPER_SETTINGS, counted, counted_of_default
 from .tables import (
     ADAPTIVE_K,
     DEFAULT,
     MKL,
     ORACLE,
-    PAPER_SETTINGS,
     VANILLA,
     Measure,
     Row,
     all_methods,
-    counted,
-    counted_of_default,
     current,
     dataset_order,
     failures,

@@ -14,23 +14,11 @@ from ...support.files import write_whole
 from ..spec import PAPER_METHODS
 from ..store import Result
 from . import closeups, figures, verdicts
+from .claims import PAPER_SETTINGS, Claim, counted, paper_settings
 from .page import HERE, SHADES, Entry, accuracy_line, read
-from .tables import (
-    ADAPTIVE_K,
-    MKL,
-    PAPER_SETTINGS,
-    Claim,
-    Row,
-    all_methods,
-    counted,
-    dataset_order,
-    paper_settings,
-    rows,
-)
+from .tables import ADAPTIVE_K, DEFAULT, MKL, Row, all_methods, dataset_order, rows
 from .text import NAMES, named, setting_name
 from .verdicts import Verdict
-
-DEFAULT = "label-memory"  # this library's, counted beside the paper's
 
 
 @dataclass(frozen=True)

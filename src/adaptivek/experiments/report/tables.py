@@ -1,4 +1,4 @@
-"""From results to the numbers of the report: rows of settings, the paper's claims, the gap closed. Pure functions."""
+"""From results to the numbers of the report: rows of settings, ranks, the gap closed. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ...methods import METHODS
-from ..spec import PAPER_DATASETS, PAPER_METHODS, PAPER_RATES, RunSpec
+from ..spec import PAPER_DATASETS, PAPER_METHODS, RunSpec
 from ..store import Result
 
 #: accuracy of the last epoch, or the best one on the test set, as the paper reports it
 Measure = Literal["last", "best"]
 ORACLE, VANILLA, MKL, VANILLA_MKL, ADAPTIVE_K = PAPER_METHODS
 DEFAULT = "label-memory"  #: of `Selection`
-#: what the paper counts, of its 28 settings
-PAPER_SETTINGS, BEATS_VANILLA, BEATS_MKL, CLOSEST = 28, 21, 27, 18
 
 
 class Stat(NamedTuple):
@@ -106,17 +104,6 @@ class Row:
         if gap <= 0 or gap < spread:
             return None
         return (self.stat(method, measure).mean - vanilla.mean) / gap
-
-
-@dataclass(frozen=True)
-class Claim:
-    """In how many settings a claim holds."""
-
-    text: str
-    holds: int
-    settings: int
-    paper: int  #: of the paper's 28; 0 where it is no claim of the paper
-    against: tuple[Setting, ...]  #: where it does not hold
 
 
 @dataclass(frozen=True)
@@ -241,74 +228,6 @@ def failures(results: Sequence[Result]) -> list[Failure]:
         if not finished(each)
     ]
     return sorted(found, key=lambda each: (each.spec.dataset, each.spec.noise_rate, each.spec.method, each.spec.seed))
-
-
-def claims(table: Sequence[Row], measure: Measure, method: str = ADAPTIVE_K, name: str = "Adaptive-k") -> list[Claim]:
-    """The paper's three, by means over seeds, counted over the settings with noise that have all that is compared.
-
-    For another ``method``, called ``name``, closest to Oracle is said of it beside all of the paper's.
-    """
-    noisy = [row for row in table if row.setting.rate > 0]
-    closest = {}
-    for row in noisy:
-        if row.has(*PAPER_METHODS, method):
-            oracle, rivals = row.stat(ORACLE, measure).mean, {*PAPER_METHODS, method} - {ORACLE}
-            away = {rival: abs(oracle - row.stat(rival, measure).mean) for rival in rivals}
-            closest[row.setting] = away[method] == min(away.values())
-    asked = (
-        (f"{name} beats Vanilla", _beats(noisy, method, VANILLA, measure), BEATS_VANILLA),
-        (f"{name} beats MKL", _beats(noisy, method, MKL, measure), BEATS_MKL),
-        (f"{name} is closest to Oracle", closest, CLOSEST),
-    )
-    return [_claim(*each) for each in asked]
-
-
-def claims_of_default(table: Sequence[Row], measure: Measure) -> list[Claim]:
-    """What one would ask of the default method, counted likewise; no claims of the paper."""
-    noisy = [row for row in table if row.setting.rate > 0]
-    rivals = {"Vanilla": VANILLA, "MKL": MKL, "Adaptive-k": ADAPTIVE_K}
-    return [
-        _claim(f"Label memory beats {name}", _beats(noisy, DEFAULT, rival, measure)) for name, rival in rivals.items()
-    ]
-
-
-def counted(table: Sequence[Row], method: str = ADAPTIVE_K, name: str = "Adaptive-k") -> list[tuple[Claim, Claim]]:
-    """The paper's claims that there is a setting to count for, by the last epoch and by the best."""
-    both = zip(claims(table, "last", method, name), claims(table, "best", method, name), strict=True)
-    return [(last, best) for last, best in both if last.settings]
-
-
-def counted_of_default(table: Sequence[Row]) -> list[tuple[Claim, Claim]]:
-    """The same of the default method's."""
-    both = zip(claims_of_default(table, "last"), claims_of_default(table, "best"), strict=True)
-    return [(last, best) for last, best in both if last.settings]
-
-
-def _beats(noisy: Sequence[Row], method: str, rival: str, measure: Measure) -> dict[Setting, bool]:
-    return {
-        row.setting: row.stat(method, measure).mean > row.stat(rival, measure).mean
-        for row in noisy
-        if row.has(method, rival)
-    }
-
-
-def _claim(text: str, found: dict[Setting, bool], paper: int = 0) -> Claim:
-    against = tuple(setting for setting, holds in found.items() if not holds)
-    return Claim(text, sum(found.values()), len(found), paper, against)
-
-
-def paper_settings(table: Sequence[Row]) -> int:
-    """How many of the paper's settings are there, with all five methods."""
-    return len(
-        {
-            (row.setting.dataset, row.setting.rate)
-            for row in table
-            if row.setting.dataset in PAPER_DATASETS
-            and row.setting.noise == "directed"
-            and row.setting.rate in PAPER_RATES
-            and row.has(*PAPER_METHODS)
-        }
-    )
 
 
 def median_gap_closed(table: Sequence[Row], method: str, measure: Measure) -> float | None:

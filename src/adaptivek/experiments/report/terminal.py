@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .tables import PAPER_SETTINGS, Row, all_methods, counted, counted_of_default, paper_settings, ranked
+from .claims import PAPER_SETTINGS, counted, counted_of_default, paper_settings
+from .tables import Row, all_methods, ranked
 from .text import named, needed, own_data, rate_name, setting_name, short
 
 MOST_COLUMNS = 8  # of methods; more are rows

@@ -12,21 +12,8 @@ from collections.abc import Sequence
 from ...methods import METHODS, needs, passes
 from ...support.files import harmless, plain
 from ..store import Result
-from .tables import (
-    PAPER_SETTINGS,
-    Failure,
-    Measure,
-    Row,
-    Setting,
-    Stat,
-    all_methods,
-    alone,
-    counted,
-    counted_of_default,
-    current,
-    median_gap_closed,
-    method_of,
-)
+from .claims import PAPER_SETTINGS, counted, counted_of_default
+from .tables import Failure, Measure, Row, Setting, Stat, all_methods, alone, current, median_gap_closed, method_of
 
 NAMES = {
     "oracle": "Oracle", "vanilla": "Vanilla", "mkl": "MKL", "vanilla+mkl": "Vanilla+MKL", "adaptive-k": "Adaptive-k",
