@@ -132,10 +132,7 @@ def run(cell: Cell, folder: Path) -> dict[str, Any]:
     assert found is not None
     p = np.zeros((len(cell.labels), classes), np.float32)
     seen = np.array([int(name) for name in result.classes])
-    if found.classes is None:
-        p[:, seen] = found.p
-    else:
-        np.put_along_axis(p, seen[found.classes], found.p, 1)
+    p[:, seen] = found.of_all(len(seen))
     name = "".join(letter if letter.isalnum() else "_" for letter in cell.name)
     np.savez_compressed(folder / f"{name}.npz", p=p, labels=cell.labels, gold=cell.gold)
     chosen = p[np.arange(len(p)), cell.labels]

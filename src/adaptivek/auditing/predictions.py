@@ -20,6 +20,13 @@ class Predictions(NamedTuple):
     def of(self, rows: NDArray[np.int64] | slice) -> Predictions:
         return Predictions(self.p[rows], None if self.classes is None else self.classes[rows])
 
+    def of_all(self, classes: int) -> NDArray[np.float32]:
+        """(n, classes), with 0 for those that are not kept."""
+        found = np.zeros((len(self.p), classes), np.float32)
+        columns = np.arange(classes)[None] if self.classes is None else self.classes
+        np.add.at(found, (np.arange(len(self.p))[:, None], columns), self.p)  # a class may stand in a row twice
+        return found
+
     def predicted(self) -> Codes:
         """The most probable class of each row."""
         place: Codes = self.p.argmax(1)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..support.files import whole
-from .predictions import Codes, Floats, Predictions
+from .predictions import Codes, Predictions
 from .transition import CHUNK, NoiseModel, class_posterior
 
 FILE = "targets.npz"
@@ -37,22 +37,20 @@ class Targets(NamedTuple):
     @property
     def predictions(self) -> NDArray[np.float32]:
         """(rows, classes) by the row numbers of the original data; zeros for rows that could not be read."""
-        return self._dense([(slice(None), *self.held_out)])
+        return self._by_row([self.held_out])
 
     @property
     def targets(self) -> NDArray[np.float32]:
         """The same of the class probabilities to learn in place of the labels."""
-        parts = []
-        for start in range(0, len(self.row), CHUNK):
-            part = slice(start, start + CHUNK)
-            parts.append((part, *class_posterior(self.held_out.of(part), self.label[part], self.model)))
-        return self._dense(parts)
+        parts = (slice(start, start + CHUNK) for start in range(0, len(self.row), CHUNK))
+        return self._by_row(
+            Predictions(*class_posterior(self.held_out.of(part), self.label[part], self.model)) for part in parts
+        )
 
-    def _dense(self, parts: Iterable[tuple[slice, Floats, Codes | None]]) -> NDArray[np.float32]:
+    def _by_row(self, parts: Iterable[Predictions]) -> NDArray[np.float32]:
+        """Parts that follow each other, each row at its number."""
         found = np.zeros((self.rows, len(self.classes)), np.float32)
-        for part, p, codes in parts:
-            row = self.row[part][:, None]
-            np.add.at(found, (row, np.arange(len(self.classes))[None] if codes is None else codes), p)
+        found[self.row] = np.concatenate([part.of_all(len(self.classes)) for part in parts])
         found /= np.maximum(found.sum(1, keepdims=True), 1e-6)  # half precision has rounded them
         return found
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..auditing.data import AuditData
 from ..auditing.networks import maker
+from ..auditing.predictions import Predictions
 from ..auditing.schedules import find_schedule
 from ..auditing.tokens import TokenModel
 from ..auditing.training import Plan, Run, copied, make_optimizer
@@ -79,10 +80,7 @@ def cross_predictions(task: Task, rounds: int, step: Step) -> Tensor:
         )
         while run.done < task.plan.epochs:
             run.epoch(step)
-        p, codes = run.best.tables()
-        table = np.zeros((len(p), task.classes), np.float32)
-        np.add.at(table, (np.arange(len(p))[:, None], np.arange(p.shape[1])[None] if codes is None else codes), p)
-        found = torch.from_numpy(table)
+        found = torch.from_numpy(Predictions(*run.best.tables()).of_all(task.classes))
     assert found is not None
     return found
 
