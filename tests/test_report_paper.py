@@ -129,3 +129,8 @@ def test_the_page_has_every_data_set_and_says_what_it_found(tmp_path, capsys):
     names = [part.partition('"')[0] for part in text.split(' id="')[1:]]
     assert len(names) == len(set(names))  # drawings of several data sets do not share names
     assert "<script" not in text
+
+
+def test_the_default_is_drawn_beside_the_methods_of_the_paper():
+    figures = {each.name: each for each in paper.paper_figures(rows(grid(["mnist"], (0.4,), (*PAIR, "label-memory"))))}
+    assert "label memory" in " ".join(key.label for key in figures["quality"].keys).lower()

@@ -119,7 +119,7 @@ def _kept(table: Sequence[Row]) -> Figure | None:
 
 def paper_figures(table: Sequence[Row]) -> list[Figure]:
     """(a) to (e), those for which there are results."""
-    methods = [name for name in all_methods(table) if name in PAPER_METHODS]
+    methods = [name for name in all_methods(table) if name in (*PAPER_METHODS, DEFAULT)]
     drawn = [_figure(about, table) for about in _closeups(methods)]
     drawn.insert(3, _kept(table))
     return [figure for figure in drawn if figure is not None]
