@@ -224,7 +224,7 @@ def test_a_run_in_other_hands_is_waited_for(tmp_path, plain, monkeypatch):
 
     def other(seconds):
         store.write(Result(specs[1], engine="elsewhere", failure="none of ours"))
-        store.release(lock)
+        lock.close()
 
     monkeypatch.setattr(module.time, "sleep", other)
     results = list(bench(specs, tmp_path, "local", Settings("cpu")))
