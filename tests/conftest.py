@@ -31,8 +31,8 @@ SLOW = {
     f"test_{name}.py"
     for name in (
         "accessibility", "audit", "audit_command", "audit_encoder", "audit_estimates", "audit_page",
-        "audit_page_decisions", "audit_posterior", "bench", "benchmarks", "command", "compiled", "cuda_graph",
-        "distributed", "docs", "huggingface", "imports",
+        "audit_page_decisions", "audit_posterior", "bench", "benchmarks", "cluster", "command", "compiled",
+        "cuda_graph", "distributed", "docs", "huggingface", "imports", "remote",
         "label_memory", "label_posterior", "lightning", "loggers", "own_data", "own_method", "package", "real",
         "records", "report", "report_many", "report_own", "report_page", "site", "sklearn", "stacked", "store",
         "theory_files",

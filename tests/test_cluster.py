@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -33,50 +32,45 @@ def cluster() -> Iterator[Any]:
 
 
 def test_a_node_is_lost_and_its_runs_are_done_on_the_other(cluster):
-    nodes = [cluster.add_node(num_cpus=2), cluster.add_node(num_cpus=2)]
-    specs, ticks, told, ticked = GRID.specs(**QUICK, epochs=12), [], [], []
+    nodes = [cluster.add_node(num_cpus=1), cluster.add_node(num_cpus=1)]
+    specs, ticks, told, results = GRID.specs(**QUICK, epochs=16), [], [], []
 
-    def tell(words: str) -> None:
-        told.append(words)
-        if words == "4 at once on 2 nodes":
+    def tick(epochs: int) -> None:
+        ticks.append(epochs)
+        # heard from runs that are not done, on both nodes
+        if len(nodes) == 2 and told[-1:] == ["2 at once on 2 nodes"] and sum(ticks) > 16 * len(results):
             cluster.remove_node(nodes.pop(), allow_graceful=False)
 
-    settings = Settings("cpu", tick=ticks.append, tell=tell, address=cluster.address)
-    for _ in bench(specs, "memory://lost", "ray", settings):
-        ticked.append(sum(ticks))
-    assert not nodes[1:]
+    settings = Settings("cpu", tick=tick, tell=told.append, address=cluster.address)
+    for result in bench(specs, "memory://lost", "ray", settings):
+        results.append(result)
+    assert len(nodes) == 1
     assert told[-1] == "1 at once on 1 node"
-    assert ticked[0] > 12  # of the first result, and from runs that are not done
-    assert sum(ticks) == 4 * 12
-    results = Store("memory://lost").read_all()
-    assert [(result.engine, result.failure) for result in results] == [("ray", "")] * 4
-    expected = [dataclasses.replace(each, engine="ray") for spec in specs for each in train_unit((spec,), "cpu")]
-    assert everything(results) == everything(expected)
+    assert sum(ticks) == 4 * 16  # what was lost is taken back
+    assert {(result.engine, result.failure) for result in results} == {("ray", "")}
+    expected = everything(each for spec in specs for each in train_unit((spec,), "cpu"))
+    assert everything(Store("memory://lost").read_all()) == expected
     cluster.remove_node(nodes.pop())
 
 
-def test_stacks_share_a_gpu(cluster):
+def test_stacks_share_a_gpu_and_results_are_anywhere(cluster, capsys, monkeypatch):
     """A GPU that is a number only: the tasks, told to take what there is, train on the CPU."""
-    node = cluster.add_node(num_cpus=8, num_gpus=1)
+    node = cluster.add_node(num_cpus=3, num_gpus=1)
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     told = []
-    settings = Settings(tell=told.append, address=cluster.address, gpu_share=0.5)
-    results = list(bench(GRID.specs(**QUICK, epochs=4), "memory://shared", "ray", settings))
+    specs = GRID.specs(**QUICK, epochs=4)
+    results = list(bench(specs, "memory://shared", "ray", Settings(tell=told.append, gpu_share=0.5)))
     assert [result.failure for result in results] == [""] * 4
     assert max(told) == "2 at once on 1 node"
-    # two stacks of two: the seconds are those of the stack
-    assert len({result.seconds for result in results}) == 2
+    assert len({result.seconds for result in results}) == 2  # two stacks of two: the seconds are those of the stack
     cluster.remove_node(node)
-
-
-def test_the_command_takes_an_address_and_a_place_anywhere(cluster, capsys, monkeypatch):
-    node = cluster.add_node(num_cpus=1)
-    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    options = ["--methods", "vanilla", "--noise-rates", "0.2", "--seeds", "1", "--epochs", "2", "--batch-size", "100"]
-    main(["bench", "--out", "memory://command", "--engine", "ray", "--device", "cpu", *options])
-    assert "written to memory://command/report.html" in capsys.readouterr().out
-    main(["report", "memory://command", "--paper"])
-    assert "written to memory://command/paper.html" in capsys.readouterr().out
-    cluster.remove_node(node)
+    options = ["--noise-rates", "0.2", "0.4", "--methods", "vanilla", "adaptive-k", "--seeds", "1"]
+    options += ["--epochs", "4", "--warmup-epochs", "1", "--batch-size", "100"]
+    main(["bench", "--out", "memory://shared", "--engine", "ray", "--gpu-share", "0.5", *options])
+    assert "4 of 4" in (said := capsys.readouterr().out)
+    assert "written to memory://shared/report.html" in said
+    main(["report", "memory://shared", "--paper"])
+    assert "written to memory://shared/paper.html" in capsys.readouterr().out
 
 
 def test_what_is_no_cluster_is_said(tmp_path, monkeypatch):

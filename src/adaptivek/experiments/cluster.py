@@ -96,7 +96,8 @@ def as_tasks(cluster: Any, work: Work, settings: Settings) -> Iterator[Result]:
             now = done + sum(epochs for _, epochs in said.values())
             settings.tick(now - seen)
             seen = now
-            if words != (words := _words(said)):
+            alive = {node["NodeID"] for node in cluster.nodes() if node["Alive"]}
+            if words != (words := _words([node for node, _ in said.values() if node in alive])):
                 settings.tell(words)
             for reference in ended:
                 number, unit = running.pop(reference)
@@ -130,9 +131,10 @@ def _room(cluster: Any, settings: Settings, gpu: bool) -> int:
     return max(1, min(room, settings.workers or room))
 
 
-def _words(said: dict[int, tuple[str, int]]) -> str:
-    nodes = len({node for node, _ in said.values()})
-    return f"{len(said)} at once on {nodes} node{'s' if nodes > 1 else ''}" if said else ""
+def _words(busy: list[str]) -> str:
+    """For the nodes of all tasks at work."""
+    number = len(set(busy))
+    return f"{len(busy)} at once on {number} node{'s' if number > 1 else ''}" if busy else ""
 
 
 def _in_task(
