@@ -73,12 +73,17 @@ def test_stacks_share_a_gpu_and_results_are_anywhere(cluster, capsys, monkeypatc
     assert "written to memory://shared/paper.html" in capsys.readouterr().out
 
 
-def test_what_is_no_cluster_is_said(tmp_path, monkeypatch):
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_what_is_no_cluster_is_said_at_once(address, tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    wrong = Settings("cpu", address="nowhere")
-    with pytest.raises(ValueError, match=r"bench: address must be that of a Ray cluster that is running, .* 'nowhere'"):
+    wrong = Settings("cpu", address=address)
+    with pytest.raises(ValueError, match=f"bench: address must be that of a Ray cluster .* got '{address}': "):
         list(bench(GRID.specs(epochs=1), tmp_path, "ray", wrong))
     assert not os.listdir(tmp_path / "runs")
+
+
+def test_what_is_for_a_cluster_needs_its_engine():
+    wrong = Settings("cpu", address="10.0.0.1:6379")
     with pytest.raises(ValueError, match=r"address and gpu_share are for the engine ray, .* the engine auto"):
         choose("auto", [], wrong)
     with pytest.raises(ValueError, match=r"gpu_share must be a number in \[0.01, 1\], got 2"):

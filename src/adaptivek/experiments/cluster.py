@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,8 +40,9 @@ def connected(settings: Settings) -> Iterator[Any]:
         number = settings.workers or None
         where = {"address": "local" if number else None, "num_cpus": number, "include_dashboard": False}
     try:
+        _reach(address)
         ray.init(log_to_driver=False, logging_level=logging.WARNING, **where)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         if not address:
             raise
         wanted = "bench: address must be that of a Ray cluster that is running, such as 10.0.0.1:6379"
@@ -49,6 +51,13 @@ def connected(settings: Settings) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Raise if nothing answers at an address; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 class Board:
