@@ -97,8 +97,8 @@ def bench(
         def show(words: str) -> None:
             nonlocal where
             where = words
-            parts = f"{done} of {len(specs)}", f"{failed} failed" if failed else "", where
-            progress.update(bar, status=", ".join(filter(None, parts)))
+            status = f"{done} of {len(specs)}", f"{failed} failed" if failed else "", where
+            progress.update(bar, status=", ".join(filter(None, status)))
 
         show(where)
         settings = dataclasses.replace(settings, tick=lambda epochs: progress.advance(bar, epochs), tell=show)
