@@ -74,6 +74,7 @@ class Board:
 
 
 def as_tasks(cluster: Any, work: Work, settings: Settings) -> Iterator[Result]:
+    """Hand out tasks, as many as there is room for, and give the results as they come."""
     gpu = _on_gpus(cluster, settings)
     # a node with a GPU shows a task the one it may use; without GPUs no task takes one
     device = "auto" if gpu else "cpu" if settings.device == "auto" else settings.device
@@ -81,38 +82,31 @@ def as_tasks(cluster: Any, work: Work, settings: Settings) -> Iterator[Result]:
     room = _room(cluster, settings, gpu)
     units = stacks(work, root, LARGEST_STACK["cuda"], room) if gpu else iter(lambda: work.take(1), ())
     options = {"num_cpus": 1, "num_gpus": settings.gpu_share if gpu else 0, "max_retries": RETRIES}
-    task = cluster.remote(**options)(_in_task)
-    # beside this process, so that no other node takes it along; told anew by the tasks if it is lost all the same
-    here = cluster.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-        cluster.get_runtime_context().get_node_id(), soft=True
-    )
-    board = cluster.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)(Board).remote()
+    task, board = cluster.remote(**options)(_in_task), _make_board(cluster)
     running: dict[Any, tuple[int, Unit]] = {}
-    started = done = seen = 0
-    words = ""
+    epochs: dict[int, int] = {}  # that each task has done
+    told, words = 0, ""
     try:
         while True:
             while len(running) < room and (unit := next(units, None)):
-                reference = task.remote(started, unit, device, root, settings.imports, board)
-                running[reference] = started, unit
-                started += 1
+                number = len(epochs)
+                running[task.remote(number, unit, device, root, settings.imports, board)] = number, unit
+                epochs[number] = 0
             if not running:
+                settings.tell("")
                 return
             ended, _ = cluster.wait(list(running), num_returns=1, timeout=LOOK)
-            ours = {number for number, _ in running.values()}
-            said = {number: each for number, each in cluster.get(board.read.remote()).items() if number in ours}
-            # fewer than before if a task began anew
-            now = done + sum(epochs for _, epochs in said.values())
-            settings.tick(now - seen)
-            seen = now
+            said = cluster.get(board.read.remote())
+            at_work = {number: said[number] for number, _ in running.values() if number in said}
+            epochs |= {number: done for number, (_, done) in at_work.items()}  # fewer, if a task began anew
+            finished = [(reference, *running.pop(reference)) for reference in ended]
+            epochs |= {number: sum(spec.recipe.epochs for spec in unit) for _, number, unit in finished}
+            settings.tick(sum(epochs.values()) - told)
+            told = sum(epochs.values())
             alive = {node["NodeID"] for node in cluster.nodes() if node["Alive"]}
-            if words != (words := _words([node for node, _ in said.values() if node in alive])):
+            if words != (words := _words([node for node, _ in at_work.values() if node in alive])):
                 settings.tell(words)
-            for reference in ended:
-                number, unit = running.pop(reference)
-                epochs = sum(spec.recipe.epochs for spec in unit)  # also of runs that failed early
-                settings.tick(epochs - said.get(number, ("", 0))[1])
-                done, seen = done + epochs, seen + epochs - said.get(number, ("", 0))[1]
+            for reference, _, unit in finished:
                 try:
                     yield from cluster.get(reference)
                 except cluster.exceptions.RayError as error:
@@ -122,6 +116,14 @@ def as_tasks(cluster: Any, work: Work, settings: Settings) -> Iterator[Result]:
         for reference in running:
             cluster.cancel(reference, force=True)
         cluster.kill(board)
+
+
+def _make_board(cluster: Any) -> Any:
+    """Beside this process, so that no other node takes it along; if it is lost all the same, tasks fill it again."""
+    here = cluster.get_runtime_context().get_node_id()
+    beside = cluster.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
+    options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": beside}
+    return cluster.remote(**options)(Board).remote()
 
 
 def _on_gpus(cluster: Any, settings: Settings) -> bool:
