@@ -67,8 +67,6 @@ def test_a_node_is_lost_then_stacks_share_the_gpu_of_the_other(cluster, capsys, 
     main(["bench", "--out", "memory://shared", "--engine", "ray", "--gpu-share", "0.5", *options])
     assert "4 of 4" in (said := capsys.readouterr().out)
     assert "written to memory://shared/report.html" in said
-    main(["report", "memory://shared", "--paper"])
-    assert "written to memory://shared/paper.html" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:1", "ray://127.0.0.1:1"])

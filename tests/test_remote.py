@@ -63,8 +63,9 @@ def test_a_place_like_any_folder(folder, counted, capsys):
     assert (store.folder / "aside" / store.path(SPEC).name).read_bytes() == whole[:100]
     assert [path.name for path in store.runs.glob("*")] == [store.path(SPEC).name]  # no lock, nothing half done
     assert gzip.decompress(whole).startswith(b"{")
-    main(["report", folder])
+    main(["report", folder, "--paper"])
     assert "report.html" in capsys.readouterr().out
+    assert (store.folder / "paper.html").exists()
     assert (store.folder / "report.html").read_bytes().startswith(b"<!doctype html>")
 
 
