@@ -16,7 +16,6 @@ from adaptivek.experiments.store import Store
 from .test_bench import everything
 
 pytest.importorskip("ray")
-pytest.importorskip("upath")
 GRID = Grid(datasets=["digits"], noise_rates=[0.2, 0.4], methods=["vanilla", "adaptive-k"], seeds=1)
 QUICK = {"warmup_epochs": 1, "batch_size": 100}
 
@@ -31,7 +30,7 @@ def cluster() -> Iterator[Any]:
     cluster.shutdown()
 
 
-def test_a_node_is_lost_then_stacks_share_the_gpu_of_the_other(cluster, capsys, monkeypatch):
+def test_a_node_is_lost_then_stacks_share_the_gpu_of_the_other(cluster, capsys, monkeypatch, tmp_path):
     """One test, since a cluster takes its time to come up. The GPUs are numbers only: told to take what there is,
     tasks train on the CPU."""
     nodes = [cluster.add_node(num_cpus=2, num_gpus=1), cluster.add_node(num_cpus=2, num_gpus=1)]
@@ -44,7 +43,7 @@ def test_a_node_is_lost_then_stacks_share_the_gpu_of_the_other(cluster, capsys, 
             cluster.remove_node(nodes.pop(), allow_graceful=False)
 
     settings = Settings("cpu", tick=tick, tell=told.append, address=cluster.address)
-    for result in bench(specs, "memory://lost", "ray", settings):
+    for result in bench(specs, tmp_path / "lost", "ray", settings):
         results.append(result)
     assert len(nodes) == 1
     assert told[-2] in ("1 at once on 1 node", "2 at once on 1 node")
@@ -52,21 +51,21 @@ def test_a_node_is_lost_then_stacks_share_the_gpu_of_the_other(cluster, capsys, 
     assert sum(ticks) == 4 * 16  # what was lost is taken back
     assert {(result.engine, result.failure) for result in results} == {("ray", "")}
     expected = everything(each for spec in specs for each in train_unit((spec,), "cpu"))
-    assert everything(Store("memory://lost").read_all()) == expected
+    assert everything(Store(tmp_path / "lost").read_all()) == expected
 
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     told.clear()
     specs = GRID.specs(**QUICK, epochs=4)
-    results = list(bench(specs, "memory://shared", "ray", Settings(tell=told.append, gpu_share=0.5)))
+    results = list(bench(specs, tmp_path / "shared", "ray", Settings(tell=told.append, gpu_share=0.5)))
     assert [result.failure for result in results] == [""] * 4
     assert max(told) == "2 at once on 1 node"
     assert len({result.seconds for result in results}) == 2  # two stacks of two: the seconds are those of the stack
 
     options = ["--noise-rates", "0.2", "0.4", "--methods", "vanilla", "adaptive-k", "--seeds", "1"]
     options += ["--epochs", "4", "--warmup-epochs", "1", "--batch-size", "100"]
-    main(["bench", "--out", "memory://shared", "--engine", "ray", "--gpu-share", "0.5", *options])
+    main(["bench", "--out", str(tmp_path / "shared"), "--engine", "ray", "--gpu-share", "0.5", *options])
     assert "4 of 4" in (said := capsys.readouterr().out)
-    assert "written to memory://shared/report.html" in said
+    assert "report.html" in said
 
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:1", "ray://127.0.0.1:1"])
