@@ -31,8 +31,8 @@ SLOW = {
     f"test_{name}.py"
     for name in (
         "accessibility", "audit", "audit_command", "audit_encoder", "audit_estimates", "audit_page",
-        "audit_page_decisions", "audit_posterior", "bench", "benchmarks", "command", "compiled", "cuda_graph",
-        "distributed", "docs", "huggingface", "imports",
+        "audit_page_decisions", "audit_posterior", "bench", "benchmarks", "cluster", "command", "compiled",
+        "cuda_graph", "distributed", "docs", "huggingface", "imports", "remote",
         "label_memory", "label_posterior", "lightning", "loggers", "own_data", "own_method", "package", "real",
         "records", "report", "report_many", "report_own", "report_page", "site", "sklearn", "stacked", "store",
         "theory_files",
@@ -43,13 +43,17 @@ SLOW = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="leave out the files that take long")
+    parser.addoption("--long", action="store_true", help="also the tests that take half a minute or more")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     return True if config.getoption("--fast") and collection_path.name in SLOW else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    for item in items:
+        if item.get_closest_marker("long") and not config.getoption("--long"):
+            item.add_marker(pytest.mark.skip(reason="takes long: --long"))
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -33,12 +36,18 @@ def test_two_ranks_are_one_process():
     assert passed == [check.__name__ for check in CHECKS]
 
 
-def started(ranks: int, checkpoint: Path) -> subprocess.Popen[str]:
+SMALL = ["--dataset", "digits", "--network", "digits-cnn", "--batch", "32", "--lr", "0.05", "--epochs", "3"]
+
+
+def started(ranks: int, checkpoint: Path, *more: str) -> subprocess.Popen[str]:
     """The example on small images, with so many processes."""
-    options = ["--dataset", "digits", "--network", "digits-cnn", "--batch", "32", "--lr", "0.05", "--epochs", "3"]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    return python(*launcher, "examples/torchrun_cifar.py", *SMALL, "--checkpoint", str(checkpoint), *more)
+
+
+def python(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*launcher, "examples/torchrun_cifar.py", *options, "--checkpoint", str(checkpoint)],
+        [sys.executable, *arguments],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
@@ -67,6 +76,31 @@ def test_a_job_of_which_a_rank_is_killed_goes_on_with_another_number_of_ranks(tm
         f"epoch {number}" for number in range(first, 4)
     ]
     assert float(lines[-1].split("accuracy ")[1].split(",")[0]) > 0.4
+
+
+@pytest.mark.long
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
+def test_ray_train_of_which_a_worker_is_killed_ends_as_torchrun_does(tmp_path):
+    with started(2, tmp_path / "run.pt", "--epochs", "16") as job:
+        lines = job.communicate(timeout=120)[0]
+    assert job.returncode == 0, lines
+    options = ["--workers", "2", "--storage", str(tmp_path)]
+    with python("examples/ray_train_cifar.py", *SMALL, "--epochs", "16", *options) as job:
+        assert job.stdout is not None
+        told = (re.search(r"pid=(\d+)\) world_rank=1", line) for line in job.stdout)
+        worker = int(next(filter(None, told))[1])
+        known = tmp_path / "cifar/checkpoint_manager_snapshot.json"  # the checkpoints that Ray goes on from
+        while job.poll() is None and not (known.exists() and "checkpoint_2" in known.read_text()):
+            time.sleep(0.01)
+        os.kill(worker, signal.SIGKILL)
+        seen = job.communicate(timeout=300)[0]
+    assert job.returncode == 0, seen
+    assert re.search(r"goes on with epoch \d+ of 16, on 2 workers", seen)
+    (checkpoint,) = tmp_path.glob("cifar/checkpoint_*/run.pt")
+    killed, whole = (torch.load(path, weights_only=True) for path in (checkpoint, tmp_path / "run.pt"))
+    assert killed["epoch"] == whole["epoch"] == 15
+    for part in ("model", "criterion"):
+        torch.testing.assert_close(killed[part], whole[part], rtol=0, atol=0)
 
 
 def test_a_process_group_of_one_is_a_process_alone(tmp_path):

@@ -16,7 +16,7 @@ from .show import show_data, show_report
 
 
 def bench(
-    folder: Annotated[Path, tyro.conf.arg(name="out", metavar="DIR")],
+    folder: Annotated[str, tyro.conf.arg(name="out", metavar="DIR")],
     overrides: Annotated[Overrides, tyro.conf.arg(name="")],
     preset: Literal["demo", "paper"] = "demo",
     datasets: tuple[str, ...] = (),
@@ -27,6 +27,8 @@ def bench(
     seeds: int | None = None,
     engine: Literal["auto", "local", "stacked", "ray"] = "auto",
     workers: int = 0,
+    address: str = "",
+    gpu_share: float = 1.0,
     device: str = "auto",
     data_root: Path | None = None,
     text: str = "",
@@ -40,7 +42,7 @@ def bench(
     on where it was stopped; several may work on one DIR at once.
 
     Args:
-        folder: folder for the results
+        folder: folder for the results, here or like s3://bucket/runs
         overrides: replaces fields of every recipe
         preset: what the lists are unless given: demo (digits, minutes) or paper (its 420 runs)
         datasets: data sets, such as digits mnist imdb, a Hub id, or a folder
@@ -50,7 +52,9 @@ def bench(
         ratio_errors: methods that must be told the noise ratio are told it with these errors, such as -0.2 0 0.2
         seeds: number of seeds, from 0
         engine: local (a process for each run), stacked (many runs as one program), ray (a cluster), or auto
-        workers: worker processes; 0: one for each core
+        workers: worker processes; 0: one for each core. On a cluster: runs or stacks at once; 0: as many as it has room
+        address: engine ray: of a running cluster; RAY_ADDRESS unless given, otherwise a cluster of this machine alone
+        gpu_share: engine ray: of a GPU for each run or stack; 0.25 puts four on one GPU
         device: where to train: auto, cpu, cuda
         data_root: folder of data sets; ADAPTIVEK_DATA unless given
         text: data of your own: the column that holds the texts or images; found if not given
@@ -81,16 +85,24 @@ def bench(
         if spec.dataset not in RECIPES:
             show_data(spec.dataset, load_once(spec, data_root))
     done = failed = 0
-    settings = Settings(device, data_root, workers, imports)
-    if not settings.gpu:
+    where = ""
+    settings = Settings(device, data_root, workers, imports, address=address, gpu_share=gpu_share)
+    if not settings.gpu and engine != "ray":
         each = f"{settings.threads} thread{'s' if settings.threads > 1 else ''}"
         out.print(f"{settings.processes} worker processes, each with {each} at most", highlight=False)
     with progress_bar() as progress:
         # the bar counts epochs of single runs, so that it moves while a stack of many is trained
-        bar = progress.add_task("runs", total=sum(spec.recipe.epochs for spec in specs), status=f"0 of {len(specs)}")
-        settings = dataclasses.replace(settings, tick=lambda epochs: progress.advance(bar, epochs))
+        bar = progress.add_task("runs", total=sum(spec.recipe.epochs for spec in specs), status="")
+
+        def show(words: str) -> None:
+            nonlocal where
+            where = words
+            status = f"{done} of {len(specs)}", f"{failed} failed" if failed else "", where
+            progress.update(bar, status=", ".join(filter(None, status)))
+
+        show(where)
+        settings = dataclasses.replace(settings, tick=lambda epochs: progress.advance(bar, epochs), tell=show)
         for result in carry_out(specs, folder, engine, settings, retry_failed):
             done, failed = done + 1, failed + bool(result.failure)
-            status = f"{done} of {len(specs)}" + (f", {failed} failed" if failed else "")
-            progress.update(bar, status=status)
+            show(where)
     show_report(folder, folder)

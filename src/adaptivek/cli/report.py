@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -14,9 +13,9 @@ from .show import show_report
 
 
 def report(
-    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
     /,
-    target: Annotated[Path | None, tyro.conf.arg(name="out", metavar="DIR")] = None,
+    target: Annotated[str | None, tyro.conf.arg(name="out", metavar="DIR")] = None,
     markdown: bool = False,
     paper: bool = False,
     imports: Imports = (),
@@ -27,7 +26,7 @@ def report(
     which needs nothing beside it, table.csv and table.md.
 
     Args:
-        folder: folder of results
+        folder: folder of results, here or like s3://bucket/runs
         target: folder for the files, the same one by default
         markdown: print the tables as markdown and write nothing
         paper: write paper.html too: the paper's figures for every data set, and whether these results agree

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..support.terminal import out
@@ -19,7 +18,7 @@ def show_data(dataset: str, data: Split) -> None:
     out.print(f"{dataset}: {rows}{columns}", highlight=False, markup=False, soft_wrap=True)
 
 
-def show_report(folder: Path, target: Path) -> None:
+def show_report(folder: str, target: str) -> None:
     """Write the report on the results in a folder, and print its tables."""
     from ..experiments.report.page import read, write
     from ..experiments.report.tables import failures, rows

@@ -6,11 +6,10 @@ import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from filelock import BaseFileLock
 
 from ..backend.checks import check_number
 from ..methods import told_noise_ratio
@@ -81,7 +80,7 @@ class LockedWork:
         self._store = store
         self._failed = {result.identity: result.to_json() for result in failed}
         self._waiting = {spec.identity(): spec for spec in specs}
-        self._locks: dict[str, BaseFileLock] = {}
+        self._locks: dict[str, ExitStack] = {}
 
     def __len__(self) -> int:
         return len(self._waiting) - len(self._locks)
@@ -97,7 +96,7 @@ class LockedWork:
             if lock is None:
                 continue
             if self._result(spec) is not None:  # another process has finished it just now
-                self._store.release(lock)
+                lock.close()
                 continue
             self._store.set_aside(spec)
             self._locks[identity] = lock
@@ -108,7 +107,7 @@ class LockedWork:
         identity = result.identity
         self._store.write(result)
         del self._waiting[identity]
-        self._store.release(self._locks.pop(identity))
+        self._locks.pop(identity).close()
 
     def done_by_others(self) -> list[Result]:
         """Results that have come from other processes since the last call."""
@@ -136,7 +135,7 @@ def bench(
         specs: what to run.
         folder: where the results are, see `Store`.
         engine: local, stacked, ray, or auto for the one that is faster here.
-        settings: device, data folder, number of workers, modules to import.
+        settings: device, data folder, number of workers, modules to import, the cluster.
         retry_failed: do runs again that have failed before.
     """
     settings, store = settings or Settings(), Store(folder)
@@ -156,6 +155,8 @@ def bench(
         check_network(spec.recipe.network, load_once(spec, settings.root))
     if name == "stacked":
         waiting.sort(key=lambda spec: spec.method)  # runs of one method are faster together
+    if waiting:
+        store.check_writable()
     work = LockedWork(waiting, store, failed)
     while True:
         for result in ENGINES[name](work, settings):

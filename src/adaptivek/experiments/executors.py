@@ -61,10 +61,14 @@ class Settings:
     workers: int = 0  #: processes; 0: one for each core
     imports: tuple[str, ...] = ()  #: modules that every process imports first: those of methods of one's own
     tick: Callable[[int], object] = lambda epochs: None  #: told of progress, in epochs of single runs
+    tell: Callable[[str], object] = lambda words: None  #: told where runs are at work, when that changes
+    address: str = ""  #: of a Ray cluster; RAY_ADDRESS if empty
+    gpu_share: float = 1.0  #: of a GPU, for each task of a Ray cluster
 
     def __post_init__(self) -> None:
         find_device(self.device)
         check_number("bench", "workers", self.workers, 0, whole=True)
+        check_number("bench", "gpu_share", self.gpu_share, 0.01, 1)
 
     @property
     def gpu(self) -> bool:
@@ -87,59 +91,31 @@ def local(work: Work, settings: Settings) -> Iterator[Result]:
 
 def stacked(work: Work, settings: Settings) -> Iterator[Result]:
     """Runs of one shape as one program: on a GPU in this process, otherwise in worker processes."""
+    if settings.gpu:
+        for unit in stacks(work, settings.root, LARGEST_STACK["cuda"], 1):
+            yield from train_unit(unit, settings.device, settings.root, settings.tick)
+    else:
+        yield from _in_processes(stacks(work, settings.root, LARGEST_STACK["cpu"], settings.processes), settings)
+
+
+def stacks(work: Work, root: Path | None, largest: int, at_once: int) -> Iterator[Unit]:
+    """The work in stacks, which are no larger than leaves something for each of those trained at once."""
 
     def alike(spec: RunSpec) -> object:
         if not stackable(spec.recipe.network) or spec.reforward:
             return spec  # like no other
-        return spec.recipe.without_warmup(), restarts(spec), _shape(*_source(spec, settings.root))
+        return spec.recipe.without_warmup(), restarts(spec), _shape(*_source(spec, root))
 
-    if settings.gpu:
-        while unit := work.take(LARGEST_STACK["cuda"], alike):
-            yield from train_unit(unit, settings.device, settings.root, settings.tick)
-    else:
-        share = -(-len(work) // settings.processes)  # rounded up, so that no core goes without
-        limit = min(LARGEST_STACK["cpu"], share)
-        yield from _in_processes(iter(lambda: work.take(limit, alike), ()), settings)
+    limit = min(largest, -(-len(work) // at_once))  # rounded up
+    return iter(lambda: work.take(limit, alike), ())
 
 
 def ray(work: Work, settings: Settings) -> Iterator[Result]:
-    """Each run as a task of a Ray cluster: the one this process is in, or one of its own."""
-    try:
-        import ray as cluster
-    except ImportError:
-        raise ImportError("the engine ray needs Ray: pip install 'adaptivek[ray]'") from None
-    own = not cluster.is_initialized()
-    if own:
-        cluster.init(num_cpus=settings.workers or None, log_to_driver=False, include_dashboard=False)
-    try:
-        yield from _as_tasks(cluster, work, settings)
-    finally:
-        if own:
-            cluster.shutdown()
+    """Each run, or on GPUs each stack of runs, as a task of a Ray cluster."""
+    from .cluster import as_tasks, connected
 
-
-def _as_tasks(cluster: Any, work: Work, settings: Settings) -> Iterator[Result]:
-    slots = max(1, int(cluster.cluster_resources().get("CPU", 1)))
-    # a task whose worker dies is started again on another
-    task: Any = cluster.remote(num_cpus=1, num_gpus=int(settings.gpu), max_retries=3)(_in_task)
-    running: dict[Any, RunSpec] = {}
-    while True:
-        while len(running) < slots and (unit := work.take(1)):
-            running[task.remote(unit, settings.device, settings.root, settings.imports)] = unit[0]
-        if not running:
-            return
-        (reference,), _ = cluster.wait(list(running), num_returns=1)
-        spec = running.pop(reference)
-        try:
-            yield from cluster.get(reference)
-        except cluster.exceptions.RayError as error:
-            yield _failed(spec, settings.device, _reason(error))
-        settings.tick(spec.recipe.epochs)
-
-
-def _in_task(unit: Unit, device: str, root: Path | None, imports: tuple[str, ...]) -> list[Result]:
-    import_modules(imports)
-    return train_unit(unit, device, root)
+    with connected(settings) as cluster:
+        yield from as_tasks(cluster, work, settings)
 
 
 ENGINES: dict[str, Callable[[Work, Settings], Iterator[Result]]] = {"local": local, "stacked": stacked, "ray": ray}
@@ -148,6 +124,8 @@ ENGINES: dict[str, Callable[[Work, Settings], Iterator[Result]]] = {"local": loc
 def choose(name: str, specs: Iterable[RunSpec], settings: Settings) -> str:
     """The engine of that name; for ``auto`` the one that is faster here."""
     check_choice("bench", "engine", name, ["auto", *ENGINES])
+    if name != "ray" and (settings.address or settings.gpu_share != 1):
+        raise ValueError(f"bench: address and gpu_share are for the engine ray, got them with the engine {name}")
     if name != "auto":
         return name
     if settings.gpu:
@@ -200,7 +178,7 @@ def train_unit(
         return _train_unit(unit, device, root, tick, started)
     except Exception as error:
         if len(unit) == 1:
-            return [_failed(unit[0], device, _reason(error), time.perf_counter() - started)]
+            return [failed(unit[0], device, reason(error), time.perf_counter() - started)]
     # outside of the handler, which would keep the failed stack in memory
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -232,9 +210,9 @@ def _train_unit(
     ]
 
 
-def _failed(spec: RunSpec, device: str, reason: str, seconds: float = 0.0) -> Result:
+def failed(spec: RunSpec, device: str, why: str, seconds: float = 0.0) -> Result:
     provenance = provenance_of(spec.recipe, find_device(device))
-    return Result(spec, seconds=seconds, failure=reason, provenance=provenance)
+    return Result(spec, seconds=seconds, failure=why, provenance=provenance)
 
 
 def _for_a_stack(spec: RunSpec) -> bool:
@@ -249,7 +227,7 @@ def _lost(history: list[EpochRecord]) -> str:
     return f"every loss was NaN or infinite from epoch {lost[0]} on" if lost else ""
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
@@ -303,8 +281,8 @@ def _survive(executor: ProcessPoolExecutor, unit: Unit, settings: Settings) -> l
     try:
         return executor.submit(_in_worker, unit, settings.device, settings.root).result()
     except BrokenProcessPool:
-        reason = "the process that trained it was killed, twice: out of memory?"
-        return [_failed(spec, settings.device, reason) for spec in unit]
+        why = "the process that trained it was killed, twice: out of memory?"
+        return [failed(spec, settings.device, why) for spec in unit]
 
 
 _counter: Any = None

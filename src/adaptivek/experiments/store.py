@@ -1,5 +1,7 @@
 """Results of many runs in one folder: a file for each, named by what was run, there whole or not at all.
 
+The folder is on this machine or anywhere that fsspec reaches.
+
 Reading changes nothing. A file that is no result is left where it is, and only who is about to do its run, and so holds
 its lock, moves it out of the way.
 """
@@ -10,17 +12,16 @@ import dataclasses
 import gzip
 import json
 import math
-import os
 import warnings
 import zlib
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from ..support.files import write_whole
+from ..support.files import make_folder, move, place, write_whole
 from .provenance import Provenance
 from .records import Detail, EpochRecord
 from .spec import Recipe, Resolved, RunSpec
@@ -117,14 +118,21 @@ class Store:
     """A folder of results. Several processes may read and write it at once."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = place(folder)
         self.runs = self.folder / "runs"
 
     def path(self, spec: RunSpec) -> Path:
         return self.runs / _name(spec.identity())
 
+    def check_writable(self) -> None:
+        """Raise now what would otherwise be raised when the first run is done."""
+        make_folder(self.runs)
+        probe = self.runs / "writable"
+        write_whole(probe, b"")
+        probe.unlink(missing_ok=True)
+
     def write(self, result: Result) -> None:
-        self.runs.mkdir(parents=True, exist_ok=True)
+        make_folder(self.runs)
         text = json.dumps(result.to_json(), separators=(",", ":"))
         # no date: equal results are equal files
         write_whole(self.runs / _name(result.identity), gzip.compress(text.encode(), mtime=0))
@@ -162,26 +170,31 @@ class Store:
             pass
         except DamagedError as error:
             aside = self.folder / "aside"
-            aside.mkdir(exist_ok=True)
-            os.replace(path, aside / path.name)
+            make_folder(aside)
+            move(path, aside / path.name)
             warnings.warn(f"{error}; it was moved to {aside}", stacklevel=2)
 
-    def claim(self, spec: RunSpec) -> BaseFileLock | None:
-        """A lock on a run, or None if another process has it. The system frees it when its owner dies."""
-        self.runs.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.runs / f"{spec.identity()}.lock")
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            return None
-        return lock
+    def claim(self, spec: RunSpec) -> ExitStack | None:
+        """A lock on a run, or None if another process has it; closing it gives the run back. The system frees it when
+        its owner dies. Only a file of this machine can be locked: elsewhere two processes may do the same run."""
+        claim = ExitStack()
+        if isinstance(self.runs, Path):
+            make_folder(self.runs)
+            lock = FileLock(self.runs / f"{spec.identity()}.lock")
+            try:
+                lock.acquire(blocking=False)
+            except Timeout:
+                return None
+            claim.callback(_release, lock)
+        return claim
 
-    def release(self, lock: BaseFileLock) -> None:
-        """Give a run back. The file goes first: whoever waits for it at this moment makes one anew. Where a file that
-        is open cannot go, on Windows, the lock takes it along when it is released."""
-        with suppress(PermissionError):
-            Path(lock.lock_file).unlink(missing_ok=True)
-        lock.release()
+
+def _release(lock: BaseFileLock) -> None:
+    """The file goes first: whoever waits for it at this moment makes one anew. Where a file that is open cannot go, on
+    Windows, the lock takes it along when it is released."""
+    with suppress(PermissionError):
+        Path(lock.lock_file).unlink(missing_ok=True)
+    lock.release()
 
 
 def read(path: Path) -> Result:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ... import __version__
 from ...pages.drawing import METHOD_COLOURS, Picture
 from ...pages.render import render, shared_style
-from ...support.files import plain, write_whole
+from ...support.files import make_folder, place, plain, write_whole
 from ..spec import Recipe
 from ..store import Result, Store
 from . import closeups, figures
@@ -96,8 +96,8 @@ def write(results: Sequence[Result], out: str | Path, others: Sequence[str] = ()
         "table.md": markdown(table, failures(results), notes(results, others)),
         "report.html": page(results, others),
     }
-    target = Path(out)
-    target.mkdir(parents=True, exist_ok=True)
+    target = place(out)
+    make_folder(target)
     for name, text in texts.items():
         write_whole(target / name, text)
     return target / "report.html"

@@ -10,7 +10,7 @@ from pathlib import Path
 from ... import __version__
 from ...pages.drawing import Key, Panel, Picture
 from ...pages.render import render, shared_style
-from ...support.files import write_whole
+from ...support.files import make_folder, place, write_whole
 from ..spec import PAPER_METHODS
 from ..store import Result
 from . import closeups, figures, verdicts
@@ -157,7 +157,7 @@ def page(results: Sequence[Result]) -> str:
 def write(folder: str | Path, out: str | Path) -> Path:
     """Write paper.html of the results in ``folder``; its path."""
     text = page(read(folder)[0])
-    target = Path(out) / "paper.html"
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = place(out) / "paper.html"
+    make_folder(target.parent)
     write_whole(target, text)
     return target
