@@ -88,6 +88,7 @@ class Outcome(NamedTuple):
     update: Mapping[str, Tensor]  #: fields of the state that change; of tables, the entries of the batch's rows
     moves: Tensor  #: (B,) bool: whose entries do
     rows: Tensor | None  #: (B,) where they are
+    targets: Tensor | None = None  #: (B, classes) what is learned in place of the observed labels, if anything
 
 
 def check_task(method: Method[Any], task: Task) -> None:
@@ -144,7 +145,10 @@ def train_step(
         selecting = (tally.step >= tally.plain_until) & (batch.n_valid > 0)
         weights = _where(selecting, decision.weights, batch)
         confidence = weights if decision.confidence is None else _where(selecting, decision.confidence, batch)
-    losses, norm = _to_minimise(batch, log_probs, decision, selecting, loss)
+        targets = decision.targets
+        if targets is not None:
+            targets = torch.where(selecting, targets.detach(), observed(batch))
+    losses, norm = _to_minimise(batch, log_probs, decision._replace(targets=targets), selecting, loss)
     losses = losses.where(batch.valid, 0.0)  # where, never a product with 0: 0 * inf is NaN
     sums = (weights if norm is None else weights * norm).sum(-1, dtype=torch.float32)
     # The only reduction of a loss; 0, with zero gradients, where nothing is kept. Not a dot product: autocast
@@ -173,7 +177,7 @@ def train_step(
             name: value.detach() if name in method.tables else torch.where(selecting, value, getattr(state, name))
             for name, value in decision.update.items()
         }
-    outcome = Outcome(losses, weights, confidence, tally, update, selecting & batch.valid, rows)
+    outcome = Outcome(losses, weights, confidence, tally, update, selecting & batch.valid, rows, targets)
     return means.sum(-1) if several else means, outcome
 
 
@@ -288,8 +292,7 @@ def _to_minimise(
     soft = batch.targets is not None  # torch divides by the number of samples then
     if decision.targets is not None:
         assert log_probs is not None
-        targets = torch.where(selecting, decision.targets.detach(), observed(batch))
-        return loss.of(log_probs, targets), None if soft else loss.norm(targets)
+        return loss.of(log_probs, decision.targets), None if soft else loss.norm(decision.targets)
     if loss.plain:
         losses, norm = batch.losses, None
     else:
