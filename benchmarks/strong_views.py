@@ -53,6 +53,7 @@ class Variant:
     changes: int = 2
     consistency: float = 0.0
     balance: float = 0.0
+    rounds: int = 1  #: of so many epochs together: each begins with fresh weights, and with what is remembered
 
 
 VARIANTS = {
@@ -67,6 +68,7 @@ VARIANTS = {
     "posterior-slow": Variant("label-posterior:beta=0.9,strength=0", decay=0.997),
     "belief": Variant("belief"),
     "sieve": Variant("sieve", consistency=0.5),
+    "memory-twice": Variant(rounds=2),
     "sat": Variant("sat"),
 }
 
@@ -198,7 +200,7 @@ class Trainer:
 
     def __init__(self, chosen: Variant, views: bool, seed: int, data: Split, labels: Tensor) -> None:
         torch.manual_seed(seed)
-        self.chosen, self.data, self.device = chosen, data, data.x.device
+        self.chosen, self.data, self.seed, self.device = chosen, data, seed, data.x.device
         self.labels = labels if chosen.labels == "observed" else data.y
         self.model = make_model(RECIPE.network, data.inputs, data.classes, seed).to(self.device)
         self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -216,7 +218,8 @@ class Trainer:
 
     def learning_rate(self, step: int) -> float:
         """Of a step from the beginning: a tenth of the way up, then down to nothing; or the recipe's steps."""
-        chosen, done = self.chosen, step / (self.chosen.epochs * self.steps)
+        chosen = self.chosen
+        done = step / (chosen.epochs * self.steps) * chosen.rounds % 1
         if chosen.schedule == "step":
             return chosen.rate * RECIPE.decay_factor ** int(done * RECIPE.epochs / RECIPE.decay_every)
         return chosen.rate * min((done + 0.001) / 0.1, (1 - done) / 0.9)
@@ -225,6 +228,11 @@ class Trainer:
         """An epoch."""
         self.wait()
         started = time.perf_counter()
+        if self.views is not None and self.epoch and self.epoch * self.chosen.rounds % self.chosen.epochs == 0:
+            fresh = make_model(RECIPE.network, self.data.inputs, self.data.classes, self.seed + self.epoch)
+            self.model.load_state_dict(fresh.state_dict())
+            self.optimizer.state.clear()
+            self.views.restart()
         self.model.train()
         self.right.zero_()
         for rows in torch.randperm(len(self.labels), device=self.device).split(self.batch)[: self.steps]:
@@ -236,7 +244,7 @@ class Trainer:
     def step(self, rows: Tensor) -> None:
         number = len(rows)
         moves = torch.randint(0, 2 * PAD + 1, (number, 3), device=self.device)
-        moves[:, 2] %= 2
+        moves[:, 2] = torch.randint(0, 2, (number,), device=self.device)
         x, y = augment(self.data.x[rows], moves), self.labels[rows]
         x = x.contiguous(memory_format=torch.channels_last)
         for group in self.optimizer.param_groups:
@@ -313,19 +321,21 @@ def main() -> None:
     for name in given.variants:
         variant(name)  # before anything takes long
     torch.backends.cudnn.benchmark = True
-    done = {(line["column"], line["variant"], line["seed"]) for line in read_lines(given.out)}
+    done = {(line["column"], line["variant"], line["epochs"], line["seed"]) for line in read_lines(given.out)}
     data, labels = read(given)
     plain = plain_seconds(data, labels)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     for seed in given.seeds:
         for name in given.variants:
-            if (given.column, name, seed) in done:
+            if (given.column, name, given.epochs or variant(name).epochs, seed) in done:
                 continue
             for found in run(name, seed, data, labels, given.epochs):
                 print(json.dumps({key: value for key, value in found.items() if key != "trace"}), flush=True)
             line = {"column": given.column, **found, "plain_seconds": round(plain, 1)}
+            line |= {"times_plain": round(found["seconds"] / plain, 2)}
             with given.out.open("a") as file:
-                file.write(json.dumps(line | {"times_plain": round(found["seconds"] / plain, 2)}) + "\n")
+                file.write(json.dumps(line) + "\n")
+            print(f"{name}: {line['seconds']} s, {line['times_plain']} times plain training", flush=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from .backend.module import MethodModule
 from .backend.start import earlier_predictions
 from .method import Method, outputs
 from .methods import build
-from .step import HALF, IGNORE, Inputs, Loss, Outcome, begin_epoch, cross_entropy, remember, train_step
+from .step import HALF, IGNORE, Inputs, Loss, Outcome, begin_epoch, cross_entropy, remember, step_with_targets
 
 
 class _LastBatch:
@@ -184,11 +184,11 @@ class Selection(MethodModule):
             )
         target = self._fit(output, target)
         self._check_step(target.shape, None, index)
-        _, outcome, mine = self._step(Inputs(logits=output, labels=target, rows=_flat(index)))
+        _, outcome, targets, mine = self._step(Inputs(logits=output, labels=target, rows=_flat(index)))
         weights = outcome.weights[mine]
         self._last.decided, self._last.shape = torch.cat([weights, outcome.confidence[mine]]), target.shape
-        if outcome.targets is not None:
-            return outcome.targets[mine], weights
+        if targets is not None:
+            return targets[mine], weights
         return F.one_hot(target.clamp(min=0), output.shape[1]).to(weights.dtype), weights
 
     def start_epoch(self, epoch: int, full_pass: Tensor | None = None) -> None:
@@ -356,21 +356,21 @@ class Selection(MethodModule):
 
     def _judge(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Judge a batch and remember it: the loss to minimise, and what was decided, in a row."""
-        loss, outcome, mine = self._step(inputs)
+        loss, outcome, _, mine = self._step(inputs)
         decided = outcome.weights[..., mine].flatten()
         if outcome.confidence is not outcome.weights:
             decided = torch.cat([decided, outcome.confidence[..., mine].flatten()])
         return loss, decided
 
-    def _step(self, inputs: Inputs) -> tuple[Tensor, Outcome, slice]:
-        """Judge a batch, of all ranks, and remember it: the loss, what was decided, and what of it is this rank's."""
+    def _step(self, inputs: Inputs) -> tuple[Tensor, Outcome, Tensor | None, slice]:
+        """Judge a batch, of all ranks, and remember it: the loss, what was decided, targets, and this rank's part."""
         group, mine = process_group(self.distributed), slice(None)
         if group is not None:
             inputs, mine = gather(group, inputs)
         memory, options = self.memory, Loss(self.weight, self.label_smoothing)
-        loss, outcome = train_step(self.method, memory, inputs, loss=options, window=self.window)
+        loss, outcome, targets = step_with_targets(self.method, memory, inputs, loss=options, window=self.window)
         remember(self.method, memory, outcome)
-        return loss if group is None else for_averaging(loss, group), outcome, mine
+        return loss if group is None else for_averaging(loss, group), outcome, targets, mine
 
     def _replay_key(self) -> Hashable:
         """What the step depends on besides its inputs."""

@@ -88,7 +88,6 @@ class Outcome(NamedTuple):
     update: Mapping[str, Tensor]  #: fields of the state that change; of tables, the entries of the batch's rows
     moves: Tensor  #: (B,) bool: whose entries do
     rows: Tensor | None  #: (B,) where they are
-    targets: Tensor | None = None  #: (B, classes) what is learned in place of the observed labels, if anything
 
 
 def check_task(method: Method[Any], task: Task) -> None:
@@ -137,6 +136,13 @@ def train_step(
     method: Method[Any], memory: Memory, inputs: Inputs, *, loss: Loss | None = None, window: int = 500
 ) -> tuple[Tensor, Outcome]:
     """The loss to minimise, and what was decided. Pure; many runs at once by `torch.func.vmap`."""
+    return step_with_targets(method, memory, inputs, loss=loss, window=window)[:2]
+
+
+def step_with_targets(
+    method: Method[Any], memory: Memory, inputs: Inputs, *, loss: Loss | None = None, window: int = 500
+) -> tuple[Tensor, Outcome, Tensor | None]:
+    """The same, and (B, classes) what is learned in place of the observed labels, if anything."""
     tally, state, loss = memory.tally, memory.state, loss or Loss()
     rows, known = _known_rows(method, state, inputs.rows)
     batch, counted, log_probs = _batch(inputs._replace(rows=rows), known)
@@ -177,8 +183,8 @@ def train_step(
             name: value.detach() if name in method.tables else torch.where(selecting, value, getattr(state, name))
             for name, value in decision.update.items()
         }
-    outcome = Outcome(losses, weights, confidence, tally, update, selecting & batch.valid, rows, targets)
-    return means.sum(-1) if several else means, outcome
+    outcome = Outcome(losses, weights, confidence, tally, update, selecting & batch.valid, rows)
+    return means.sum(-1) if several else means, outcome, targets
 
 
 def remember(method: Method[Any], memory: Memory, outcome: Outcome) -> None:

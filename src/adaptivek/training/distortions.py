@@ -62,12 +62,13 @@ def _range(images: Tensor) -> tuple[Tensor, Tensor]:
 def _move(x: Tensor, amounts: Tensor) -> Tensor:
     """Turned, sheared and shifted about the middle; 0 is what comes in at an edge."""
     height, width = x.shape[-2:]
-    angle, across, down, right, below = (amounts * amounts.new_tensor([TURN, SHEAR, SHEAR, SHIFT, SHIFT])).unbind(1)
-    cos, sin = angle.cos(), angle.sin()
+    turn, across, down, right, below = amounts.unbind(1)
+    cos, sin = (TURN * turn).cos(), (TURN * turn).sin()
+    across, down = SHEAR * across, SHEAR * down
     # from places in the new image to places in the old one, both from -1 to 1, so a turn minds which side is longer
     rows = [
-        torch.stack([cos + across * sin, (across * cos - sin) * height / width, 2 * right], 1),
-        torch.stack([(down * cos + sin) * width / height, cos - down * sin, 2 * below], 1),
+        torch.stack([cos + across * sin, (across * cos - sin) * height / width, 2 * SHIFT * right], 1),
+        torch.stack([(down * cos + sin) * width / height, cos - down * sin, 2 * SHIFT * below], 1),
     ]
     grid = F.affine_grid(torch.stack(rows, 1), list(x.shape), align_corners=False)
     return F.grid_sample(x, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
@@ -81,8 +82,8 @@ def _recolour(x: Tensor, amounts: Tensor, stretched: Tensor) -> Tensor:
     if x.shape[1] == 3:
         x = _away(x, _grey(x), colour)
     x = _away(x, F.avg_pool2d(x, 3, 1, 1, count_include_pad=False), sharpness)
-    levels = 2 ** (8 - (BITS * posterise.abs()).ceil())
-    x = torch.where(posterise != 0, (x * levels).floor().clamp(max=levels - 1) / (levels - 1), x)
+    coarse = 2 ** (BITS * posterise.abs()).ceil()
+    x = torch.where(posterise != 0, ((x * 255).round() / coarse).floor() * coarse / 255, x)
     x = torch.where(x > 1 - solarise.abs(), 1 - x, x)
     darkest, brightest = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
     return torch.where(stretched & (brightest > darkest), (x - darkest) / (brightest - darkest).clamp(min=1e-6), x)
@@ -96,7 +97,8 @@ def _away(x: Tensor, dull: Tensor, amount: Tensor) -> Tensor:
 def _grey(x: Tensor) -> Tensor:
     if x.shape[1] != 3:
         return x.mean(1, keepdim=True)
-    return (x * x.new_tensor(GREY)[:, None, None]).sum(1, keepdim=True)
+    red, green, blue = x.split(1, 1)  # type: ignore[no-untyped-call]
+    return GREY[0] * red + GREY[1] * green + GREY[2] * blue  # type: ignore[no-any-return]
 
 
 def _square(x: Tensor, where: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from ..criterion import Selection
 from ..step import HALF, Loss
 from .distortions import CHANCES, strong_view
 from .ema import EMA
-from .mixup import mixup
+from .mixup import draw_share, mix
 
 
 class StrongViews:
@@ -64,7 +64,7 @@ class StrongViews:
         check_number("StrongViews", "balance", balance, 0)
         self.model, self.criterion = model, criterion
         self.alpha, self.changes, self.consistency, self.balance = alpha, changes, consistency, balance
-        self.average = copy.deepcopy(model).requires_grad_(False)
+        self.average = copy.deepcopy(model).requires_grad_(False).eval()
         self._ema = EMA(model.parameters(), decay)
         for mine, mean in zip(self.average.parameters(), self._ema.means, strict=True):
             mine.data = mean  # the same memory: what is averaged is in use at once
@@ -86,7 +86,9 @@ class StrongViews:
         chances = torch.rand(len(images), CHANCES, device=images.device)
         strong, wanted = strong_view(images, chances, self.changes), weights.unsqueeze(-1) * targets
         if self.alpha:
-            strong, wanted = mixup(strong, wanted, targets.shape[-1], self.alpha)
+            # drawn where it is used: nothing waits for the device
+            partners, share = torch.randperm(len(images), device=images.device), draw_share(self.alpha)
+            strong, wanted = mix(strong, partners, share), mix(wanted, partners, share)
         output = self.model(strong)
         log_probs = F.log_softmax(output.float() if output.dtype in HALF else output, -1)
         options = Loss(self.criterion.weight, self.criterion.label_smoothing)
@@ -108,6 +110,10 @@ class StrongViews:
         judged: Tensor = self.average(images)
         self.average.eval()
         return judged
+
+    def restart(self) -> None:
+        """Forget the averaged weights, for a model that has got fresh ones. What the criterion remembers stays."""
+        self._ema.restart()
 
     def state_dict(self) -> dict[str, Any]:
         """The averaged network; those of model and criterion are their own."""
