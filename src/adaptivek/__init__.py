@@ -65,6 +65,7 @@ from .training.mixup import mixup as mixup
 from .training.monitor import ClassMonitor as ClassMonitor
 from .training.networks import Networks as Networks
 from .training.sampler import SkipSettled as SkipSettled
+from .training.views import StrongViews as StrongViews
 
 if TYPE_CHECKING:
     from .auditing.audit import audit as audit

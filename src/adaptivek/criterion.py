@@ -17,7 +17,7 @@ from .backend.module import MethodModule
 from .backend.start import earlier_predictions
 from .method import Method, outputs
 from .methods import build
-from .step import HALF, IGNORE, Inputs, Loss, begin_epoch, cross_entropy, remember, train_step
+from .step import HALF, IGNORE, Inputs, Loss, Outcome, begin_epoch, cross_entropy, remember, step_with_targets
 
 
 class _LastBatch:
@@ -160,6 +160,36 @@ class Selection(MethodModule):
         if not self.training:
             return losses.mean() if mask is None else losses.where(mask, 0.0).sum() / mask.sum()
         return self._run(self._from_losses, losses.shape, losses, mask, index)
+
+    @torch.no_grad()
+    def judge(self, output: Tensor, target: Tensor, index: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What is to be learned of a batch: class probabilities, (B, classes), and how much each sample counts, (B,).
+
+        For a loop that judges by one view of the samples and learns from another, see `StrongViews`. It is a step as
+        any other, but for the loss: what is to be remembered of the batch is remembered.
+
+        Args:
+            output: (B, classes) logits of the view that judges.
+            target: (B,) labels.
+            index: row number of each sample in the training set, for methods that need it.
+        """
+        if self.method.own_loss or outputs(self.method) > 1 or self.loss is not cross_entropy:
+            raise ValueError(
+                f"Selection: judge is for methods that weigh or relabel by one network's logits, got {self.method.name}"
+            )
+        if output.dim() != 2 or target.is_floating_point():
+            raise ValueError(
+                f"Selection: judge takes logits (batch, classes) and one label a sample, got {tuple(output.shape)} "
+                f"and {target.dtype}"
+            )
+        target = self._fit(output, target)
+        self._check_step(target.shape, None, index)
+        _, outcome, targets, mine = self._step(Inputs(logits=output, labels=target, rows=_flat(index)))
+        weights = outcome.weights[mine]
+        self._last.decided, self._last.shape = torch.cat([weights, outcome.confidence[mine]]), target.shape
+        if targets is not None:
+            return targets[mine], weights
+        return F.one_hot(target.clamp(min=0), output.shape[1]).to(weights.dtype), weights
 
     def start_epoch(self, epoch: int, full_pass: Tensor | None = None) -> None:
         """Tell the method that an epoch begins: for those that go by epochs.
@@ -326,16 +356,21 @@ class Selection(MethodModule):
 
     def _judge(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Judge a batch and remember it: the loss to minimise, and what was decided, in a row."""
+        loss, outcome, _, mine = self._step(inputs)
+        decided = outcome.weights[..., mine].flatten()
+        if outcome.confidence is not outcome.weights:
+            decided = torch.cat([decided, outcome.confidence[..., mine].flatten()])
+        return loss, decided
+
+    def _step(self, inputs: Inputs) -> tuple[Tensor, Outcome, Tensor | None, slice]:
+        """Judge a batch, of all ranks, and remember it: the loss, what was decided, targets, and this rank's part."""
         group, mine = process_group(self.distributed), slice(None)
         if group is not None:
             inputs, mine = gather(group, inputs)
         memory, options = self.memory, Loss(self.weight, self.label_smoothing)
-        loss, outcome = train_step(self.method, memory, inputs, loss=options, window=self.window)
+        loss, outcome, targets = step_with_targets(self.method, memory, inputs, loss=options, window=self.window)
         remember(self.method, memory, outcome)
-        decided = outcome.weights[..., mine].flatten()
-        if outcome.confidence is not outcome.weights:
-            decided = torch.cat([decided, outcome.confidence[..., mine].flatten()])
-        return loss if group is None else for_averaging(loss, group), decided
+        return loss if group is None else for_averaging(loss, group), outcome, targets, mine
 
     def _replay_key(self) -> Hashable:
         """What the step depends on besides its inputs."""

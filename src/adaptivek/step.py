@@ -136,6 +136,13 @@ def train_step(
     method: Method[Any], memory: Memory, inputs: Inputs, *, loss: Loss | None = None, window: int = 500
 ) -> tuple[Tensor, Outcome]:
     """The loss to minimise, and what was decided. Pure; many runs at once by `torch.func.vmap`."""
+    return step_with_targets(method, memory, inputs, loss=loss, window=window)[:2]
+
+
+def step_with_targets(
+    method: Method[Any], memory: Memory, inputs: Inputs, *, loss: Loss | None = None, window: int = 500
+) -> tuple[Tensor, Outcome, Tensor | None]:
+    """The same, and (B, classes) what is learned in place of the observed labels, if anything."""
     tally, state, loss = memory.tally, memory.state, loss or Loss()
     rows, known = _known_rows(method, state, inputs.rows)
     batch, counted, log_probs = _batch(inputs._replace(rows=rows), known)
@@ -144,7 +151,10 @@ def train_step(
         selecting = (tally.step >= tally.plain_until) & (batch.n_valid > 0)
         weights = _where(selecting, decision.weights, batch)
         confidence = weights if decision.confidence is None else _where(selecting, decision.confidence, batch)
-    losses, norm = _to_minimise(batch, log_probs, decision, selecting, loss)
+        targets = decision.targets
+        if targets is not None:
+            targets = torch.where(selecting, targets.detach(), observed(batch))
+    losses, norm = _to_minimise(batch, log_probs, decision._replace(targets=targets), selecting, loss)
     losses = losses.where(batch.valid, 0.0)  # where, never a product with 0: 0 * inf is NaN
     sums = (weights if norm is None else weights * norm).sum(-1, dtype=torch.float32)
     # The only reduction of a loss; 0, with zero gradients, where nothing is kept. Not a dot product: autocast
@@ -174,7 +184,7 @@ def train_step(
             for name, value in decision.update.items()
         }
     outcome = Outcome(losses, weights, confidence, tally, update, selecting & batch.valid, rows)
-    return means.sum(-1) if several else means, outcome
+    return means.sum(-1) if several else means, outcome, targets
 
 
 def remember(method: Method[Any], memory: Memory, outcome: Outcome) -> None:
@@ -288,8 +298,7 @@ def _to_minimise(
     soft = batch.targets is not None  # torch divides by the number of samples then
     if decision.targets is not None:
         assert log_probs is not None
-        targets = torch.where(selecting, decision.targets.detach(), observed(batch))
-        return loss.of(log_probs, targets), None if soft else loss.norm(targets)
+        return loss.of(log_probs, decision.targets), None if soft else loss.norm(decision.targets)
     if loss.plain:
         losses, norm = batch.losses, None
     else:

@@ -22,7 +22,8 @@ class EMA:
 
     def __init__(self, values: Iterable[Tensor], decay: float) -> None:
         self._values, self._decay = list(values), decay
-        self._means = [value.detach().clone() for value in self._values]
+        #: the averages, always the same tensors
+        self.means = [value.detach().clone() for value in self._values]
         self._steps = torch.zeros((), device=self._values[0].device)
 
     @torch.no_grad()
@@ -30,7 +31,7 @@ class EMA:
         """To be called after each step of the optimiser."""
         self._steps += 1
         share = (1 / self._steps).clamp(min=1 - self._decay)
-        for mean, value in zip(self._means, self._values, strict=True):
+        for mean, value in zip(self.means, self._values, strict=True):
             mean.lerp_(value, share.to(mean.dtype))
 
     def restart(self) -> None:
@@ -48,16 +49,16 @@ class EMA:
 
     @torch.no_grad()
     def _swap(self) -> None:
-        for mean, value in zip(self._means, self._values, strict=True):
+        for mean, value in zip(self.means, self._values, strict=True):
             was = value.clone()
             value.copy_(mean)
             mean.copy_(was)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"means": self._means, "steps": self._steps}
+        return {"means": self.means, "steps": self._steps}
 
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for mean, saved in zip(self._means, state["means"], strict=True):
+        for mean, saved in zip(self.means, state["means"], strict=True):
             mean.copy_(saved)
         self._steps.copy_(state["steps"])

@@ -10,8 +10,8 @@ from torch import Tensor
 from ..backend.checks import check_number
 
 
-def mix(values: Tensor, partners: Tensor, share: Tensor) -> Tensor:
-    """Each of (B, ...) values with another, (B,) its place in the batch; ``share``, (), is left of its own."""
+def mix(values: Tensor, partners: Tensor, share: Tensor | float) -> Tensor:
+    """Each of (B, ...) values with another, (B,) its place in the batch; ``share`` is left of its own."""
     return share * values + (1 - share) * values[partners]
 
 
@@ -41,6 +41,11 @@ def mixup(
     if not targets.is_floating_point():
         targets = F.one_hot(targets, classes).to(inputs.dtype)
     partners = torch.randperm(len(inputs), generator=generator).to(inputs.device)
-    seed = int(torch.randint(2**63 - 1, (), generator=generator))  # torch has no Beta of a generator
-    share = inputs.new_tensor(np.random.default_rng(seed).beta(alpha, alpha))
+    share = draw_share(alpha, generator)
     return mix(inputs, partners, share), mix(targets, partners, share)
+
+
+def draw_share(alpha: float, generator: torch.Generator | None = None) -> float:
+    """What is left of each sample, from Beta(alpha, alpha)."""
+    seed = int(torch.randint(2**63 - 1, (), generator=generator))  # torch has no Beta of a generator
+    return float(np.random.default_rng(seed).beta(alpha, alpha))
