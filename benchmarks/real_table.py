@@ -48,7 +48,8 @@ def details(found: Comparison) -> str:
         lines = [f"**{title}**", "", _line(["method", *map(_heading, columns)]), _line(["---"] * (1 + len(columns)))]
         shown = [*found.methods, *found.incomplete]
         order = [PLAIN, ORACLE, *(method for method in shown if method not in (PLAIN, ORACLE))]
-        lines += [_line([named(method), *(_cell(found, one, method) for one in columns)]) for method in order]
+        cells = {method: [_cell(found, one, method) for one in columns] for method in order}
+        lines += [_line([named(method), *row]) for method, row in cells.items() if set(row) != {"-"}]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) or "No results yet."
 
