@@ -44,6 +44,11 @@ def folds(labels: Codes, number: int, seed: int, name: str = "audit folds") -> l
 
 def word_features(texts: list[str]) -> Any:
     """TF-IDF of words and pairs of words; of parts of up to three letters where a script has no spaces."""
+    return fit_words(texts)[1]
+
+
+def fit_words(texts: list[str]) -> tuple[Any, Any]:
+    """What turns texts into these features, and the features of the texts it was fitted to."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     letters = sum(map(len, texts))
@@ -53,9 +58,11 @@ def word_features(texts: list[str]) -> Any:
         chosen = {"token_pattern": r"(?u)\b\w+\b|[!?]", "ngram_range": (1, 2 if letters <= PAIRS_UP_TO else 1)}
     chosen |= {"sublinear_tf": True, "max_features": MOST_FEATURES, "dtype": np.float32}
     try:
-        return TfidfVectorizer(min_df=2, **chosen).fit_transform(texts).tocsr()
+        words = TfidfVectorizer(min_df=2, **chosen)
+        return words, words.fit_transform(texts).tocsr()
     except ValueError:  # no word is there twice
-        return TfidfVectorizer(**chosen).fit_transform(texts).tocsr()
+        words = TfidfVectorizer(**chosen)
+        return words, words.fit_transform(texts).tocsr()
 
 
 def models(name: str, rows: int, seed: int) -> list[Any]:
@@ -83,6 +90,13 @@ def predict(
     pool: list[tuple[Any, Any]], labels: Codes, classes: int, seed: int, progress: Progress | None = None
 ) -> Floats:
     """(rows, classes) the pool of held-out predictions of models, each with its inputs."""
+    return pooled(predict_each(pool, labels, classes, seed, progress), labels)
+
+
+def predict_each(
+    pool: list[tuple[Any, Any]], labels: Codes, classes: int, seed: int, progress: Progress | None = None
+) -> list[Floats]:
+    """(rows, classes) held-out predictions of each model."""
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -101,7 +115,7 @@ def predict(
                 if progress is not None:
                     progress(done, total)
             found.append(p)
-        return pooled(found, labels)
+    return found
 
 
 def _fits(model: Any, x: Any, labels: Codes, seed: int) -> Iterator[tuple[Codes | None, Any]]:
@@ -119,6 +133,10 @@ def _fits(model: Any, x: Any, labels: Codes, seed: int) -> Iterator[tuple[Codes 
 
 def pooled(predictions: list[Floats], labels: Codes) -> Floats:
     """One prediction of several, log-linear, with the weights that make the labels most likely."""
+    return mixed(predictions, pool_weights(predictions, labels))
+
+
+def pool_weights(predictions: list[Floats], labels: Codes) -> Floats:
     from scipy.optimize import minimize
 
     logs = np.stack([np.log(np.maximum(p, LEAST)) for p in predictions])  # (models, rows, classes)
@@ -136,8 +154,13 @@ def pooled(predictions: list[Floats], labels: Codes) -> Floats:
         return float(value), slope
 
     start = np.full(len(logs), 1 / len(logs))
-    weights = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.01, 20)] * len(logs)).x
-    z = np.tensordot(weights, logs, 1)
+    weights: Floats = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.01, 20)] * len(logs)).x
+    return weights
+
+
+def mixed(predictions: list[Floats], weights: Floats) -> Floats:
+    """One prediction of several, log-linear with these weights."""
+    z = np.tensordot(weights, np.stack([np.log(np.maximum(p, LEAST)) for p in predictions]), 1)
     p = np.exp(z - z.max(1, keepdims=True))
     found: Floats = p / p.sum(1, keepdims=True)
     return found

@@ -55,6 +55,7 @@ def score_labels(
     advice: str = "",
     known: Known | None = None,
     seed: int = 0,
+    some: tuple[Predictions, Codes] | None = None,
 ) -> Scores:
     """The score comes from all predictions, what is said of the model from the held-out ones.
 
@@ -68,6 +69,7 @@ def score_labels(
         advice: added to the warning that nothing was learned.
         known: labels that are trusted, or that a person has decided on; they are not flagged, and tell of the noise.
         seed: of the interval that they give.
+        some: of some rows predictions of all classes, and labels, to judge the model by; where ``held_out`` has few.
     """
     both = held_out if in_sample is None else mean_prediction(held_out, in_sample)
     probability = label_probability(both, labels)
@@ -109,7 +111,7 @@ def score_labels(
         noise_per_class=np.bincount(labels, is_issue, len(classes)) / np.maximum(counts, 1),
         ratio=ratio,
         accuracy=float((held_out.predicted() == labels).mean()),
-        warnings=doubts + warnings(held_out, labels, classes, ratio.ratio, advice),
+        warnings=doubts + warnings(*(some or (held_out, labels)), classes, ratio.ratio, advice),
         notes=notes,
     )
 

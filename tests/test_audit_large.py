@@ -1,0 +1,397 @@
+"""The audit of many Parquet files: the same numbers as in memory, however rows are split, and few rows at once."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import adaptivek
+from adaptivek.auditing.large import kept, load, rows, scores
+from adaptivek.auditing.large.load import draw
+from adaptivek.auditing.large.pool import Pool
+from adaptivek.auditing.large.rows import open_rows, parquet_files
+from adaptivek.auditing.sources import Use, from_files, is_streamed
+from adaptivek.cli import main
+
+ROWS = 1_500
+SAME = ("row", "label", "suggested_label", "other_label", "is_issue", "alike")
+
+
+def table(number: int = ROWS, seed: int = 0) -> pd.DataFrame:
+    """Three classes, a fifth of the labels noisy; all kinds of columns, cells and labels missing."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(0, 3, number)
+    x = np.eye(3)[true] * 2.5 + rng.normal(0, 1, (number, 3))
+    frame = pd.DataFrame(x, columns=["a", "b", "c"])
+    frame["count"] = pd.array(rng.integers(0, 9, number), dtype="Int64")
+    frame["city"] = np.array(["Rome", "Bonn", "Paris"])[(true + (rng.random(number) < 0.5)) % 3]
+    frame["sold"] = rng.random(number) < 0.5
+    frame["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, number), unit="D")
+    frame.loc[rng.random(number) < 0.05, ["a", "count"]] = None
+    noisy = rng.random(number) < 0.2
+    frame["label"] = np.array(["low", "mid", "high"])[np.where(noisy, (true + 1) % 3, true)]
+    frame.loc[[7, number // 3, number - 1], "label"] = None
+    return frame
+
+
+def reviews(number: int = 600) -> pd.DataFrame:
+    """Texts, some of them empty, some twice with another label."""
+    rng = np.random.default_rng(1)
+    kinds = [[f"good{i}" for i in range(40)], [f"bad{i}" for i in range(40)]]
+    true = rng.integers(0, 2, number)
+    lines = [" ".join([*rng.choice(kinds[code], 6), *rng.choice([f"w{i}" for i in range(200)], 8)]) for code in true]
+    labels = np.where(rng.random(number) < 0.15, 1 - true, true)
+    lines[20], lines[300], lines[301] = "", lines[4], lines[5]
+    labels[300], labels[301] = 1 - labels[4], 1 - labels[5]
+    return pd.DataFrame({"review": lines, "stars": labels})
+
+
+def split(frame: pd.DataFrame, folder: Path, sizes: Sequence[int]) -> Path:
+    folder.mkdir(parents=True)
+    ends = [*np.cumsum(sizes).tolist(), len(frame)]
+    for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        frame.iloc[start:end].to_parquet(folder / f"part{number}.parquet", index=False, row_group_size=170)
+    return folder
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of 100 rows and a sample of 400."""
+    monkeypatch.setattr(rows, "BATCH", 100)
+    monkeypatch.setattr(load, "SAMPLE", 400)
+    monkeypatch.setattr(kept, "PART", 3)
+
+
+def issues(folder: Path) -> pd.DataFrame:
+    return pd.concat([pd.read_parquet(path) for path in sorted((folder / "issues").iterdir())], ignore_index=True)
+
+
+@pytest.mark.parametrize("make", [table, reviews])
+def test_few_rows_give_the_audit_in_memory(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "BATCH", 130)
+    frame = make(600)
+    label = frame.columns[-1]
+    frame.to_parquet(tmp_path / "one.parquet", index=False)
+    before = adaptivek.audit(tmp_path / "one.parquet", label)
+    after = adaptivek.audit(split(frame, tmp_path / "many", [200, 0, 110]), label)
+    for name in SAME:
+        np.testing.assert_array_equal(getattr(after, name), getattr(before, name), err_msg=name)
+    for name in ("score", "other_probability", "loss", "transition", "noise_per_class", "loss_cut", "accuracy"):
+        np.testing.assert_allclose(getattr(after, name), getattr(before, name), rtol=1e-5, atol=1e-6, err_msg=name)
+    assert after.noise == before.noise
+    assert (after.skipped, after.warnings, after.notes) == (before.skipped, before.warnings, before.notes)
+    assert after.headline == before.headline
+
+
+def test_a_rows_score_does_not_depend_on_the_files(tmp_path, small):
+    frame = table()
+    one, many = split(frame, tmp_path / "one", []), split(frame, tmp_path / "many", [1, 0, 99, 250, 777])
+    first, second = (adaptivek.audit(folder, "label", "linear") for folder in (one, many))
+    for name in (*SAME, "score", "other_probability"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name)
+    assert first.noise == second.noise
+
+
+def test_rows_that_no_model_has_seen_are_scored_well(tmp_path, small):
+    frame = table()
+    rng = np.random.default_rng(0)  # the same draws as in `table`
+    true = np.array(["low", "mid", "high"])[rng.integers(0, 3, ROWS)]
+    result = adaptivek.audit(split(frame, tmp_path / "data", [700]), "label")
+    noisy = (frame["label"] != true).to_numpy()[result.row]
+    unseen = ~np.isin(result.row, from_files(parquet_files(tmp_path / "data"), "label", Use()).streamed.row)
+    assert unseen.sum() > 1_000
+    from sklearn.metrics import roc_auc_score
+
+    areas = [roc_auc_score(noisy[which], -result.score[which]) for which in (unseen, ~unseen)]
+    assert min(areas) > 0.9
+    assert abs(areas[0] - areas[1]) < 0.05  # neither is memorised
+    assert result.noise_ratio_low <= noisy.mean() <= result.noise_ratio_high
+
+
+def test_the_files_that_are_written(tmp_path, small, capsys):
+    frame = table()
+    split(frame, tmp_path / "data", [700])
+    out = tmp_path / "out"
+    main(["audit", str(tmp_path / "data"), "--label", "label", "--model", "linear", "--out", str(out)])
+    assert {path.name for path in out.iterdir()} == {"summary.json", "issues", "clean", "report.html"}
+    lines, summary = issues(out), json.loads((out / "summary.json").read_text())
+    assert len(list((out / "issues").iterdir())) == 5  # of 300 rows each
+    assert lines["row"].tolist() == list(range(ROWS))
+    assert lines["file"].value_counts().to_dict() == {"part0.parquet": 700, "part1.parquet": 800}
+    assert lines["file_row"].tolist() == [*range(700), *range(800)]
+    assert lines["label"].astype(object).fillna("").tolist() == frame["label"].fillna("").tolist()
+    assert lines["is_issue"].sum() == summary["n_flagged"] > 100
+    assert lines["skipped"].dropna().to_dict() == dict.fromkeys([7, 500, ROWS - 1], "no label")
+    assert lines.loc[7, "score":"other_probability"].isna().sum() == 3
+    changed = lines["suggested_label"].astype(object) != lines["label"].astype(object)
+    assert changed[lines["is_issue"]].all()
+    cleaned = pd.concat([pd.read_parquet(path) for path in sorted((out / "clean").iterdir())], ignore_index=True)
+    expected = frame[~lines["is_issue"].to_numpy()].reset_index(drop=True)
+    pd.testing.assert_frame_equal(cleaned, expected, check_dtype=False)
+    assert f"{summary['n_flagged']:,} rows are flagged" in capsys.readouterr().out
+
+
+def test_the_page_shows_the_worst_rows_and_all_totals(tmp_path, small, monkeypatch):
+    monkeypatch.setattr("adaptivek.auditing.embed.SHOWN", 50)
+    result = adaptivek.audit(split(table(), tmp_path / "data", [700]), "label", "linear", folder=tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    order = np.lexsort((result.score, ~result.is_issue))[:50]
+    assert sorted(data["row"]) == sorted(result.row[order].tolist())
+    assert f"<b>{result.is_issue.sum():,}</b> of {ROWS - 3:,}" in page
+    assert "hold 50 of 1,497 rows" in page
+    assert "issues/" in page
+    assert "issues.csv" not in page
+    cells = {column["name"]: column["cells"] for column in data["columns"]}
+    given = table()
+    for place, row in enumerate(data["row"]):
+        assert cells["city"][place] == given["city"][row]
+        if cells["b"][place] is not None:
+            assert cells["b"][place] == pytest.approx(given["b"][row], rel=1e-5)
+
+
+def test_never_more_than_a_batch_is_held(tmp_path, small, monkeypatch):
+    """Neither rows that are read nor rows that are predicted; and what Arrow holds does not grow with the rows."""
+    sizes: list[int] = []
+    predict, to_frame = Pool.predict, load.to_frame
+    monkeypatch.setattr(Pool, "predict", lambda self, texts, x: (sizes.append(len(x)), predict(self, texts, x))[1])
+    folder = split(table(), tmp_path / "data", [700])
+    monkeypatch.setattr(load, "to_frame", lambda part: (sizes.append(len(part)), to_frame(part))[1])
+    adaptivek.audit(folder, "label", "linear")
+    assert sizes.count(400) == 1  # the sample
+    assert max(size for size in sizes if size != 400) == 100
+    assert sum(sizes) > 2 * ROWS
+
+
+def test_arrow_holds_as_much_of_a_file_however_long_it_is(tmp_path):
+    """Be it one row group."""
+
+    def most_held(number: int, batch: int) -> int:
+        path = tmp_path / f"{number}.parquet"
+        columns = {name: np.random.default_rng(0).normal(size=number) for name in "abc"}
+        pq.write_table(pa.table(columns), path, row_group_size=number)
+        del columns
+        source = replace(open_rows([path]), batch=batch)
+        most, seen, before = 0, 0, pa.total_allocated_bytes()
+        for start, part in source.batches(["c", "a"]):
+            assert start == seen
+            assert part.column_names == ["c", "a"]
+            seen += len(part)
+            most = max(most, pa.total_allocated_bytes() - before)
+        assert seen == number
+        return most
+
+    for batch in (10_000, 9_999):  # the latter never ends where a file's own pages do
+        assert most_held(1_200_000, batch) < 1.3 * most_held(300_000, batch)
+
+
+def test_rows_come_in_order_from_any_row_on(tmp_path, small):
+    frame = pd.DataFrame({"n": np.arange(1_000)})
+    source = open_rows(parquet_files(split(frame, tmp_path / "data", [1, 0, 333, 166])))
+    for start in (0, 100, 300, 400, 990, 1_000):
+        parts = list(source.batches(["n"], start))
+        assert [first for first, _ in parts] == list(range(start, 1_000, 100))
+        assert all(len(part) == 100 for _, part in parts[:-1])
+        assert [n for _, part in parts for n in part["n"].to_pylist()] == list(range(start, 1_000))
+    some = np.array([0, 1, 334, 335, 999])
+    assert source.take(some, ["n"])["n"].to_pylist() == some.tolist()
+    assert source.file_of(some).tolist() == [0, 2, 3, 3 + 0, 4]
+
+
+def test_the_sample_has_rows_of_every_class(monkeypatch):
+    monkeypatch.setattr(load, "SAMPLE", 1_000)
+    labels = np.zeros(100_000, np.int64)
+    labels[[5, 70_000]] = 1  # fewer than are wanted
+    labels[1_000:1_300] = 2
+    places, drawn = draw(labels, 3)
+    counts = np.bincount(labels[places])
+    assert drawn.sum() == 1_000
+    assert len(np.unique(places)) == len(places) < 1_050
+    assert (np.diff(places) > 0).all()
+    assert counts[1] == 2
+    assert counts[2] >= 20
+    assert np.bincount(labels[places[~drawn]])[0] == 0  # of the frequent class none is added
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path, small, monkeypatch, capsys):
+    folder, out = split(table(), tmp_path / "data", [700]), tmp_path / "out"
+    whole = adaptivek.audit(folder, "label", "linear")
+    calls: list[int] = []
+    score = scores._scored
+
+    def stops(*args):
+        calls.append(args[4])
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return score(*args)
+
+    monkeypatch.setattr(scores, "_scored", stops)
+    with pytest.raises(SystemExit, match="130"):
+        main(["audit", str(folder), "--label", "label", "--model", "linear", "--out", str(out)])
+    assert "--resume goes on from the last rows" in " ".join(capsys.readouterr().err.split())
+    assert sorted(path.name for path in (out / "scored").iterdir()) == ["part-00000.npz", "part-00001.npz"]
+    (out / "scored" / "part-00001.npz").write_bytes(b"half of a file")
+    calls.clear()
+    monkeypatch.setattr(scores, "_scored", lambda *args: (calls.append(args[4]), score(*args))[1])
+    again = adaptivek.audit(folder, "label", "linear", folder=out, resume=True)
+    assert calls == list(range(300, ROWS, 100))  # the first part was kept, the broken one is done again
+    np.testing.assert_array_equal(again.score, whole.score)
+    np.testing.assert_array_equal(again.is_issue, whole.is_issue)
+    assert not (out / "scored").exists()
+
+
+def test_parts_of_other_data_are_done_again(tmp_path, small, monkeypatch):
+    folder, out = split(table(), tmp_path / "data", [700]), tmp_path / "out"
+    monkeypatch.setattr("adaptivek.auditing.audit.remove_parts", lambda folder: None)
+    adaptivek.audit(folder, "label", "linear", folder=out)
+    os.utime(folder / "part1.parquet", ns=(1, 1))
+    calls: list[int] = []
+    score = scores._scored
+    monkeypatch.setattr(scores, "_scored", lambda *args: (calls.append(args[4]), score(*args))[1])
+    adaptivek.audit(folder, "label", "linear", folder=out, resume=True)
+    assert len(calls) == ROWS // 100
+
+
+def test_decisions_of_the_page_are_taken(tmp_path, small):
+    folder = split(table(), tmp_path / "data", [700])
+    first = adaptivek.audit(folder, "label", "linear")
+    keep, fix, drop = first.row[np.flatnonzero(first.is_issue)[:3]].tolist()
+    given = dict(zip(first.row.tolist(), first.label.tolist(), strict=True))
+    names = first.classes
+    lines = [f"{row},{names[given[row]]},{{}},{{}}" for row in (keep, fix, drop)]
+    other = names[(given[fix] + 1) % 3]
+    cells = [(names[given[keep]], "keep"), (other, "fix"), ("", "drop")]
+    text = "\n".join(
+        ["row,label,corrected_label,decision", *(at.format(*c) for at, c in zip(lines, cells, strict=True))]
+    )
+    (tmp_path / "corrected.csv").write_text(text)
+    out = tmp_path / "next"
+    second = adaptivek.audit(folder, "label", "linear", decisions=tmp_path / "corrected.csv", folder=out)
+    assert drop not in second.row
+    found = issues(out).set_index("row")
+    assert found.loc[drop, "skipped"] == "dropped by decision"
+    assert found.loc[fix, "label"] == other
+    assert not found.loc[[keep, fix], "is_issue"].any()
+    assert found["trusted"].sum() == 2
+    cleaned = pd.concat([pd.read_parquet(path) for path in sorted((out / "clean").iterdir())])
+    assert cleaned.loc[cleaned["b"] == table()["b"][fix], "label"].tolist() == [other]
+    assert len(cleaned) == ROWS - 1 - second.is_issue.sum()
+
+
+def test_texts_beside_columns_and_a_trusted_column(tmp_path, small):
+    frame = table(600)
+    rng = np.random.default_rng(2)
+    frame["note"] = [" ".join(rng.choice([f"w{i}" for i in range(300)], 7)) for _ in range(600)]
+    frame["sure"] = np.where(np.arange(600) % 10 == 0, "yes", "no")
+    result = adaptivek.audit(split(frame, tmp_path / "data", [170]), "label", trusted="sure", ignore=["sold"])
+    assert result.settings["model"] == "trees + words"
+    assert result.settings["used_as"]["note"] == "text"
+    assert result.settings["left_out"] == {"sure": "to be ignored", "sold": "to be ignored"}
+    assert not result.is_issue[result.row % 10 == 0].any()
+    assert result.given.trusted.sum() == (result.row % 10 == 0).sum()
+    assert result.given.shown[1][3]["note"] == frame["note"][result.row[3]]
+    alone = adaptivek.audit(tmp_path / "data", "label", text="note")
+    assert alone.settings["model"] == "words"
+    assert any("not to be trusted" in warning for warning in alone.warnings)  # these texts say nothing
+
+
+def bad(folder: Path, **changes: object) -> Path:
+    frame = table(60)
+    split(frame, folder, [30])
+    for name, made in changes.items():
+        if isinstance(made, bytes):
+            (folder / f"{name}.parquet").write_bytes(made)
+        else:
+            made.to_parquet(folder / f"{name}.parquet", index=False)
+    return folder
+
+
+def test_bad_files_are_told_early(tmp_path):
+    frame = table(30)
+    cases: list[tuple[dict[str, object], str]] = [
+        ({"part1": frame.drop(columns="label")}, "part1.parquet has no 'label', .*part0.parquet has it"),
+        ({"part2": frame.assign(more=1)}, "part0.parquet has no 'more', .*part2.parquet has it"),
+        ({"part1": frame.assign(b="x")}, "'b' is double in .*part0.parquet and .*string in .*part1.parquet"),
+        ({"part1": b"PAR1 no more of it"}, "part1.parquet must be a Parquet file that is whole"),
+    ]
+    for number, (changes, message) in enumerate(cases):
+        with pytest.raises(ValueError, match=message):
+            adaptivek.audit(bad(tmp_path / str(number), **changes), "label")
+    one = split(frame.assign(label="low"), tmp_path / "one", [10])
+    with pytest.raises(ValueError, match="label must have at least two classes, got 'low'"):
+        adaptivek.audit(one, "label")
+    with pytest.raises(ValueError, match="a must be classes, not fractions"):
+        adaptivek.audit(one, "a")
+    none = split(frame.iloc[:0], tmp_path / "none", [])
+    with pytest.raises(ValueError, match="must have rows, got none in 1"):
+        adaptivek.audit(none, "label")
+    whole = bad(tmp_path / "whole")
+    with pytest.raises(ValueError, match=r"label must be a column, one of a, b, c.*got 'lable'"):
+        adaptivek.audit(whole, "lable")
+    with pytest.raises(ValueError, match="label must be given: the name of a column"):
+        adaptivek.audit(whole)
+    with pytest.raises(ValueError, match="epochs must be left out for many Parquet files"):
+        adaptivek.audit(whole, "label", epochs=3)
+    with pytest.raises(ValueError, match="model must be trees or linear for large data of this kind, got 'words'"):
+        adaptivek.audit(whole, "label", model="words")
+    with pytest.raises(FileNotFoundError, match="not found"):
+        adaptivek.audit(str(tmp_path / "whole" / "*.parquets"), "label")
+
+
+def test_a_page_that_is_broken_inside_a_file(tmp_path, small):
+    """The footer is whole, so it is seen only when the rows are read."""
+    folder = split(table(), tmp_path / "data", [700])
+    path = folder / "part1.parquet"
+    content = bytearray(path.read_bytes())
+    content[200:5_000] = bytes(4_800)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"part1.parquet must be a Parquet file that is whole"):
+        adaptivek.audit(folder, "label")
+
+
+def test_a_column_without_values_in_one_file(tmp_path, small):
+    frame = table().drop(columns="sold")
+    folder = split(frame, tmp_path / "data", [700])
+    emptied = pd.read_parquet(folder / "part0.parquet").assign(city=None)
+    pq.write_table(pa.Table.from_pandas(emptied, preserve_index=False), folder / "part0.parquet")
+    result = adaptivek.audit(folder, "label", "linear")
+    assert result.settings["used_as"]["city"] == "category"
+    assert len(result.row) == ROWS - 3
+
+
+def test_which_files_are_meant(tmp_path):
+    for name in ("b.parquet", "a/c.parquet", "_temporary/d.parquet", ".hidden.parquet", "e.csv", "a/f.pq"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+
+    def found(source: object) -> list[str]:
+        return [path.relative_to(tmp_path).as_posix() for path in parquet_files(source)]
+
+    assert found(tmp_path) == ["a/c.parquet", "a/f.pq", "b.parquet"]
+    assert found(f"{tmp_path}/*.parquet") == ["b.parquet"]
+    assert found(f"{tmp_path}/[ab]/*.parquet") == ["a/c.parquet"]
+    assert found(tmp_path / "b.parquet") == []
+    assert found(f"{tmp_path}/*.csv") == []
+
+
+def test_one_large_file_stays_on_disk_as_well(tmp_path, small, monkeypatch):
+    monkeypatch.setattr("adaptivek.auditing.sources.MOST_ROWS", 1_000)
+    table().to_parquet(tmp_path / "one.parquet", index=False)
+    result = adaptivek.audit(tmp_path / "one.parquet", "label", "linear")
+    assert result.given.streamed is not None
+    assert len(result.given.streamed.row) == 400
+    path = tmp_path / "one.parquet"
+    assert is_streamed(path, "label", None)
+    assert not is_streamed(path, ["label", "city"], None)  # two annotators
+    assert not is_streamed(path, "label", "epochs")  # a network, which needs the rows
+    monkeypatch.setattr("adaptivek.auditing.sources.MOST_ROWS", ROWS)
+    assert not is_streamed(path, "label", None)
