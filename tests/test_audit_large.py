@@ -377,6 +377,9 @@ def test_which_files_are_meant(tmp_path):
         return [path.relative_to(tmp_path).as_posix() for path in parquet_files(source)]
 
     assert found(tmp_path) == ["a/c.parquet", "a/f.pq", "b.parquet"]
+    for number in range(4):
+        (tmp_path / "a" / f"{number}.png").touch()
+    assert found(tmp_path) == []  # images with a table beside them
     assert found(f"{tmp_path}/*.parquet") == ["b.parquet"]
     assert found(f"{tmp_path}/[ab]/*.parquet") == ["a/c.parquet"]
     assert found(tmp_path / "b.parquet") == []

@@ -100,12 +100,14 @@ class ParquetRows:
 def parquet_files(source: str | Path) -> list[Path]:
     """The Parquet files of a folder, or those that a pattern such as ``data/*.parquet`` names; none if it is neither.
 
-    What begins with a dot or an underscore is left by programs that write such folders, and not data.
+    What begins with a dot or an underscore is left by programs that write such folders, and not data. A folder that has
+    more of other files, images say, is not one of Parquet files.
     """
     folder = Path(source)
     if folder.is_dir():
-        found = [path for suffix in SUFFIXES for path in folder.rglob(f"*{suffix}")]
-        return sorted(path for path in found if not _hidden(path.relative_to(folder)))
+        files = [path for path in folder.rglob("*.*") if not _hidden(path.relative_to(folder)) and path.is_file()]
+        found = sorted(path for path in files if path.suffix in SUFFIXES)
+        return found if 2 * len(found) >= len(files) else []
     if not glob.has_magic(str(source)) or folder.is_file():
         return []
     return sorted(
