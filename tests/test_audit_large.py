@@ -4,71 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import adaptivek
-from adaptivek.auditing.large import kept, load, rows, scores
-from adaptivek.auditing.large.load import draw
+from adaptivek.auditing.large import load, rows, scores
+from adaptivek.auditing.large.issues import part
 from adaptivek.auditing.large.pool import Pool
-from adaptivek.auditing.large.rows import open_rows, parquet_files
+from adaptivek.auditing.large.rows import parquet_files
 from adaptivek.auditing.sources import Use, from_files, is_streamed
 from adaptivek.cli import main
 
-ROWS = 1_500
+from .made_parquet import ROWS, reviews, small_batches, split, table
+
 SAME = ("row", "label", "suggested_label", "other_label", "is_issue", "alike")
-
-
-def table(number: int = ROWS, seed: int = 0) -> pd.DataFrame:
-    """Three classes, a fifth of the labels noisy; all kinds of columns, cells and labels missing."""
-    rng = np.random.default_rng(seed)
-    true = rng.integers(0, 3, number)
-    x = np.eye(3)[true] * 2.5 + rng.normal(0, 1, (number, 3))
-    frame = pd.DataFrame(x, columns=["a", "b", "c"])
-    frame["count"] = pd.array(rng.integers(0, 9, number), dtype="Int64")
-    frame["city"] = np.array(["Rome", "Bonn", "Paris"])[(true + (rng.random(number) < 0.5)) % 3]
-    frame["sold"] = rng.random(number) < 0.5
-    frame["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, number), unit="D")
-    frame.loc[rng.random(number) < 0.05, ["a", "count"]] = None
-    noisy = rng.random(number) < 0.2
-    frame["label"] = np.array(["low", "mid", "high"])[np.where(noisy, (true + 1) % 3, true)]
-    frame.loc[[7, number // 3, number - 1], "label"] = None
-    return frame
-
-
-def reviews(number: int = 600) -> pd.DataFrame:
-    """Texts, some of them empty, some twice with another label."""
-    rng = np.random.default_rng(1)
-    kinds = [[f"good{i}" for i in range(40)], [f"bad{i}" for i in range(40)]]
-    true = rng.integers(0, 2, number)
-    lines = [" ".join([*rng.choice(kinds[code], 6), *rng.choice([f"w{i}" for i in range(200)], 8)]) for code in true]
-    labels = np.where(rng.random(number) < 0.15, 1 - true, true)
-    lines[20], lines[300], lines[301] = "", lines[4], lines[5]
-    labels[300], labels[301] = 1 - labels[4], 1 - labels[5]
-    return pd.DataFrame({"review": lines, "stars": labels})
-
-
-def split(frame: pd.DataFrame, folder: Path, sizes: Sequence[int]) -> Path:
-    folder.mkdir(parents=True)
-    ends = [*np.cumsum(sizes).tolist(), len(frame)]
-    for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
-        frame.iloc[start:end].to_parquet(folder / f"part{number}.parquet", index=False, row_group_size=170)
-    return folder
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of 100 rows and a sample of 400."""
-    monkeypatch.setattr(rows, "BATCH", 100)
-    monkeypatch.setattr(load, "SAMPLE", 400)
-    monkeypatch.setattr(kept, "PART", 3)
+    small_batches(monkeypatch)
 
 
 def issues(folder: Path) -> pd.DataFrame:
@@ -90,6 +47,10 @@ def test_few_rows_give_the_audit_in_memory(make, tmp_path, monkeypatch):
     assert after.noise == before.noise
     assert (after.skipped, after.warnings, after.notes) == (before.skipped, before.warnings, before.notes)
     assert after.headline == before.headline
+    lines = part(after, 0).to_pandas().set_index("row")
+    far = zip(before.row.tolist(), before.alike.tolist(), strict=True)
+    assert lines["alike"].dropna().astype(int).to_dict() == {row: other for row, other in far if other >= 0}
+    assert lines["skipped"].dropna().to_dict() == dict(before.skipped)
 
 
 def test_a_rows_score_does_not_depend_on_the_files(tmp_path, small):
@@ -172,56 +133,6 @@ def test_never_more_than_a_batch_is_held(tmp_path, small, monkeypatch):
     assert sum(sizes) > 2 * ROWS
 
 
-def test_arrow_holds_as_much_of_a_file_however_long_it_is(tmp_path):
-    """Be it one row group."""
-
-    def most_held(number: int, batch: int) -> int:
-        path = tmp_path / f"{number}.parquet"
-        columns = {name: np.random.default_rng(0).normal(size=number) for name in "abc"}
-        pq.write_table(pa.table(columns), path, row_group_size=number)
-        del columns
-        source = replace(open_rows([path]), batch=batch)
-        most, seen, before = 0, 0, pa.total_allocated_bytes()
-        for start, part in source.batches(["c", "a"]):
-            assert start == seen
-            assert part.column_names == ["c", "a"]
-            seen += len(part)
-            most = max(most, pa.total_allocated_bytes() - before)
-        assert seen == number
-        return most
-
-    for batch in (10_000, 9_999):  # the latter never ends where a file's own pages do
-        assert most_held(1_200_000, batch) < 1.3 * most_held(300_000, batch)
-
-
-def test_rows_come_in_order_from_any_row_on(tmp_path, small):
-    frame = pd.DataFrame({"n": np.arange(1_000)})
-    source = open_rows(parquet_files(split(frame, tmp_path / "data", [1, 0, 333, 166])))
-    for start in (0, 100, 300, 400, 990, 1_000):
-        parts = list(source.batches(["n"], start))
-        assert [first for first, _ in parts] == list(range(start, 1_000, 100))
-        assert all(len(part) == 100 for _, part in parts[:-1])
-        assert [n for _, part in parts for n in part["n"].to_pylist()] == list(range(start, 1_000))
-    some = np.array([0, 1, 334, 335, 999])
-    assert source.take(some, ["n"])["n"].to_pylist() == some.tolist()
-    assert source.file_of(some).tolist() == [0, 2, 3, 3 + 0, 4]
-
-
-def test_the_sample_has_rows_of_every_class(monkeypatch):
-    monkeypatch.setattr(load, "SAMPLE", 1_000)
-    labels = np.zeros(100_000, np.int64)
-    labels[[5, 70_000]] = 1  # fewer than are wanted
-    labels[1_000:1_300] = 2
-    places, drawn = draw(labels, 3)
-    counts = np.bincount(labels[places])
-    assert drawn.sum() == 1_000
-    assert len(np.unique(places)) == len(places) < 1_050
-    assert (np.diff(places) > 0).all()
-    assert counts[1] == 2
-    assert counts[2] >= 20
-    assert np.bincount(labels[places[~drawn]])[0] == 0  # of the frequent class none is added
-
-
 def test_a_run_that_was_stopped_goes_on(tmp_path, small, monkeypatch, capsys):
     folder, out = split(table(), tmp_path / "data", [700]), tmp_path / "out"
     whole = adaptivek.audit(folder, "label", "linear")
@@ -302,88 +213,6 @@ def test_texts_beside_columns_and_a_trusted_column(tmp_path, small):
     alone = adaptivek.audit(tmp_path / "data", "label", text="note")
     assert alone.settings["model"] == "words"
     assert any("not to be trusted" in warning for warning in alone.warnings)  # these texts say nothing
-
-
-def bad(folder: Path, **changes: object) -> Path:
-    frame = table(60)
-    split(frame, folder, [30])
-    for name, made in changes.items():
-        if isinstance(made, bytes):
-            (folder / f"{name}.parquet").write_bytes(made)
-        else:
-            made.to_parquet(folder / f"{name}.parquet", index=False)
-    return folder
-
-
-def test_bad_files_are_told_early(tmp_path):
-    frame = table(30)
-    cases: list[tuple[dict[str, object], str]] = [
-        ({"part1": frame.drop(columns="label")}, "part1.parquet has no 'label', .*part0.parquet has it"),
-        ({"part2": frame.assign(more=1)}, "part0.parquet has no 'more', .*part2.parquet has it"),
-        ({"part1": frame.assign(b="x")}, "'b' is double in .*part0.parquet and .*string in .*part1.parquet"),
-        ({"part1": b"PAR1 no more of it"}, "part1.parquet must be a Parquet file that is whole"),
-    ]
-    for number, (changes, message) in enumerate(cases):
-        with pytest.raises(ValueError, match=message):
-            adaptivek.audit(bad(tmp_path / str(number), **changes), "label")
-    one = split(frame.assign(label="low"), tmp_path / "one", [10])
-    with pytest.raises(ValueError, match="label must have at least two classes, got 'low'"):
-        adaptivek.audit(one, "label")
-    with pytest.raises(ValueError, match="a must be classes, not fractions"):
-        adaptivek.audit(one, "a")
-    none = split(frame.iloc[:0], tmp_path / "none", [])
-    with pytest.raises(ValueError, match="must have rows, got none in 1"):
-        adaptivek.audit(none, "label")
-    whole = bad(tmp_path / "whole")
-    with pytest.raises(ValueError, match=r"label must be a column, one of a, b, c.*got 'lable'"):
-        adaptivek.audit(whole, "lable")
-    with pytest.raises(ValueError, match="label must be given: the name of a column"):
-        adaptivek.audit(whole)
-    with pytest.raises(ValueError, match="epochs must be left out for many Parquet files"):
-        adaptivek.audit(whole, "label", epochs=3)
-    with pytest.raises(ValueError, match="model must be trees or linear for large data of this kind, got 'words'"):
-        adaptivek.audit(whole, "label", model="words")
-    with pytest.raises(FileNotFoundError, match="not found"):
-        adaptivek.audit(str(tmp_path / "whole" / "*.parquets"), "label")
-
-
-def test_a_page_that_is_broken_inside_a_file(tmp_path, small):
-    """The footer is whole, so it is seen only when the rows are read."""
-    folder = split(table(), tmp_path / "data", [700])
-    path = folder / "part1.parquet"
-    content = bytearray(path.read_bytes())
-    content[200:5_000] = bytes(4_800)
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"part1.parquet must be a Parquet file that is whole"):
-        adaptivek.audit(folder, "label")
-
-
-def test_a_column_without_values_in_one_file(tmp_path, small):
-    frame = table().drop(columns="sold")
-    folder = split(frame, tmp_path / "data", [700])
-    emptied = pd.read_parquet(folder / "part0.parquet").assign(city=None)
-    pq.write_table(pa.Table.from_pandas(emptied, preserve_index=False), folder / "part0.parquet")
-    result = adaptivek.audit(folder, "label", "linear")
-    assert result.settings["used_as"]["city"] == "category"
-    assert len(result.row) == ROWS - 3
-
-
-def test_which_files_are_meant(tmp_path):
-    for name in ("b.parquet", "a/c.parquet", "_temporary/d.parquet", ".hidden.parquet", "e.csv", "a/f.pq"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-
-    def found(source: object) -> list[str]:
-        return [path.relative_to(tmp_path).as_posix() for path in parquet_files(source)]
-
-    assert found(tmp_path) == ["a/c.parquet", "a/f.pq", "b.parquet"]
-    for number in range(4):
-        (tmp_path / "a" / f"{number}.png").touch()
-    assert found(tmp_path) == []  # images with a table beside them
-    assert found(f"{tmp_path}/*.parquet") == ["b.parquet"]
-    assert found(f"{tmp_path}/[ab]/*.parquet") == ["a/c.parquet"]
-    assert found(tmp_path / "b.parquet") == []
-    assert found(f"{tmp_path}/*.csv") == []
 
 
 def test_one_large_file_stays_on_disk_as_well(tmp_path, small, monkeypatch):
