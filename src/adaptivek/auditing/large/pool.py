@@ -91,6 +91,8 @@ def fit(
             if hasattr(whole, "oob_score"):
                 whole.set_params(oob_score=False)  # it is known already
             found.append((part, whole.fit(inputs, labels)))
+            if hasattr(whole, "n_jobs"):
+                whole.n_jobs = None  # threads would add up the trees in another order each time
             if progress is not None:
                 progress(total - len(parts) + len(found), total)
     return Fitted(Pool(found, weights, vectoriser, classes), mixed(each, weights), words)

@@ -106,19 +106,20 @@ def parquet_files(source: str | Path) -> list[Path]:
     folder = Path(source)
     if folder.is_dir():
         files = [path for path in folder.rglob("*.*") if not _hidden(path.relative_to(folder)) and path.is_file()]
-        found = sorted(path for path in files if path.suffix in SUFFIXES)
+        found = sorted(path for path in files if path.suffix.lower() in SUFFIXES)
         return found if 2 * len(found) >= len(files) else []
     if not glob.has_magic(str(source)) or folder.is_file():
         return []
-    return sorted(
-        path for path in map(Path, glob.glob(str(source), recursive=True)) if path.suffix in SUFFIXES and path.is_file()
-    )
+    named = map(Path, glob.glob(str(source), recursive=True))
+    return sorted(path for path in named if path.suffix.lower() in SUFFIXES and path.is_file())
 
 
 def parquet_length(file: Path) -> int:
     """How many rows a file has; 0 if that cannot be read."""
-    from pyarrow import ArrowException, parquet
-
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        return 0
     try:
         return int(parquet.read_metadata(file).num_rows)
     except (ArrowException, OSError):
