@@ -18,13 +18,14 @@ from .annotators import scores_with_votes, with_network
 from .data import AuditData
 from .decisions import read_decisions, with_decisions
 from .duplicates import alike, number_keys, text_keys
-from .held_out import MODELS, models, predict, word_features
+from .held_out import MODELS, models, word_features
 from .networks import NETWORKS, PLANS, maker, suited
 from .noise_estimate import NoiseEstimate, estimate_noise, unbounded
-from .predictions import Predictions, label_probability
+from .predictions import Predictions, label_probability, mean_prediction
 from .result import AuditResult
 from .rules import follows_few_words
 from .scoring import score_labels
+from .second_fit import predict_twice
 from .sources import Use, load
 from .targets import Targets, rounded
 from .text_embeddings import embed_texts
@@ -52,7 +53,7 @@ class _Predicted(NamedTuple):
 
     held_out: Predictions
     settings: dict[str, Any]
-    in_sample: Predictions | None = None
+    ranking: Predictions  #: rows are ranked by these, which know more of the row or of the noise
     noise: NoiseEstimate | None = None  #: if it was estimated while training
     best: Predictions | None = None  #: held out, of the epochs that agree most with labels not seen; for training
 
@@ -155,7 +156,7 @@ def audit(
         loaded.labels,
         loaded.classes,
         unbounded(noise, len(loaded.classes)) if by_rule else noise,
-        found.in_sample,
+        found.ranking,
         same,
         advice,
         known,
@@ -261,7 +262,8 @@ def _of_run(run: Run, network: str, noise: NoiseEstimate | None) -> _Predicted:
     }
     held_out, in_sample = (Predictions(*of.tables()) for of in (tables.held_out, tables.in_sample))
     best = Predictions(*run.best.tables())
-    return _Predicted(held_out, settings, in_sample, run.noise if noise is None else noise, best)
+    ranking = mean_prediction(held_out, in_sample)
+    return _Predicted(held_out, settings, ranking, run.noise if noise is None else noise, best)
 
 
 def _of_pool(name: str, data: AuditData, words: Any, seed: int, progress: Progress | None) -> _Predicted:
@@ -276,8 +278,9 @@ def _of_pool(name: str, data: AuditData, words: Any, seed: int, progress: Progre
         for part in name.split(" + ")
         for model in models(part, len(data.labels), seed)
     ]
-    p = predict(pool, data.labels, len(data.classes), seed, progress)
-    return _Predicted(Predictions(p, None), {"seed": seed, "device": "cpu", "threads": 0})
+    first, both = predict_twice(pool, data.labels, len(data.classes), seed, progress, data.trusted)
+    settings = {"seed": seed, "device": "cpu", "threads": 0}
+    return _Predicted(Predictions(first, None), settings, Predictions(both, None))
 
 
 def _keys(data: AuditData) -> list[Any]:
