@@ -13,7 +13,7 @@ import pytest
 import adaptivek
 from adaptivek.auditing.large import load, rows, scores
 from adaptivek.auditing.large.issues import part
-from adaptivek.auditing.large.pool import Pool
+from adaptivek.auditing.large.pool import Pools
 from adaptivek.auditing.large.rows import parquet_files
 from adaptivek.auditing.sources import Use, from_files, is_streamed
 from adaptivek.cli import main
@@ -123,8 +123,8 @@ def test_the_page_shows_the_worst_rows_and_all_totals(tmp_path, small, monkeypat
 def test_never_more_than_a_batch_is_held(tmp_path, small, monkeypatch):
     """Neither rows that are read nor rows that are predicted; and what Arrow holds does not grow with the rows."""
     sizes: list[int] = []
-    predict, to_frame = Pool.predict, load.to_frame
-    monkeypatch.setattr(Pool, "predict", lambda self, texts, x: (sizes.append(len(x)), predict(self, texts, x))[1])
+    predict, to_frame = Pools.predict, load.to_frame
+    monkeypatch.setattr(Pools, "predict", lambda self, texts, x: (sizes.append(len(x)), predict(self, texts, x))[1])
     folder = split(table(), tmp_path / "data", [700])
     monkeypatch.setattr(load, "to_frame", lambda part: (sizes.append(len(part)), to_frame(part))[1])
     adaptivek.audit(folder, "label", "linear")

@@ -14,11 +14,11 @@ import pytest
 
 import adaptivek
 from adaptivek.auditing.columns import learn_edges, sort_columns
-from adaptivek.auditing.held_out import folds
 from adaptivek.auditing.large import load
 from adaptivek.auditing.large.load import Encoder, draw
 from adaptivek.auditing.large.pool import fit
 from adaptivek.auditing.large.rows import open_rows, parquet_files
+from adaptivek.auditing.second_fit import contradicted
 from adaptivek.auditing.sources import Use, from_files
 from adaptivek.auditing.sources import load as in_memory
 from adaptivek.auditing.table_features import learn_table
@@ -40,13 +40,6 @@ def bad(folder: Path, **changes: object) -> Path:
         else:
             made.to_parquet(folder / f"{name}.parquet", index=False)
     return folder
-
-
-def fold_of(labels: np.ndarray) -> np.ndarray:
-    found = np.empty(len(labels), int)
-    for number, held_out in enumerate(folds(labels, 5, 0)):
-        found[held_out] = number
-    return found
 
 
 def test_rows_come_in_order_from_any_row_on(tmp_path, small):
@@ -99,34 +92,34 @@ def test_the_sample_has_rows_of_every_class(monkeypatch):
     assert np.bincount(labels[places[~drawn]])[0] == 0  # of the frequent class none is added
 
 
-def test_the_pool_predicts_unseen_rows_as_its_models_do_together(tmp_path, small):
+def test_the_pools_predict_unseen_rows_as_their_models_do_together(tmp_path, small):
     """Against the same models, fitted and multiplied by hand."""
-    from scipy.optimize import minimize
-    from scipy.special import log_softmax
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
     data = from_files(parquet_files(split(table(), tmp_path / "data", [])), "label", Use())
-    x = data.streamed.encoder.numbers(data.streamed.sample)
-    labels = data.labels[np.searchsorted(data.row, data.streamed.row)]
-    others = data.streamed.encoder.numbers(
-        data.streamed.frame(data.streamed.rows.take(np.arange(40, 60), data.streamed.encoder.columns.used))
+    streamed = data.streamed
+    x = streamed.encoder.numbers(streamed.sample)
+    labels = data.labels[np.searchsorted(data.row, streamed.row)]
+    others = streamed.encoder.numbers(
+        streamed.frame(streamed.rows.take(np.arange(40, 60), streamed.encoder.columns.used))
     )
-    models = [LogisticRegression(C=c, max_iter=200) for c in (0.001, 0.01, 0.1)]
-    folds = PredefinedSplit(fold_of(labels))
-    logs = [np.log(np.maximum(cross_val_predict(m, x, labels, cv=folds, method="predict_proba"), 1e-3)) for m in models]
+    found = fit("linear", None, x, labels, 3, 0)
+    taught = ~contradicted(found.held_out.first, labels, 3)
+    assert 0 < (~taught).sum() < 150
 
-    def loss(weights):
-        z = log_softmax(sum(w * log for w, log in zip(weights, logs, strict=True)), 1)
-        return -z[np.arange(len(labels)), labels].mean()
+    def product(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        p = np.exp(weights[3:])[None]
+        for c, weight in zip((0.001, 0.01, 0.1), weights, strict=False):
+            model = LogisticRegression(C=c, max_iter=200).fit(x[rows], labels[rows])
+            p = p * np.maximum(model.predict_proba(others), 1e-3) ** weight
+        return p / p.sum(1, keepdims=True)
 
-    weights = minimize(loss, np.full(3, 1 / 3), bounds=[(0.01, 20)] * 3, method="L-BFGS-B").x
-    found = fit("linear", None, x, labels, 3, 0, None)
-    assert loss(found.pool.weights) == pytest.approx(loss(weights), abs=1e-5)
-    product = np.ones((20, 3))
-    for model, weight in zip(models, found.pool.weights, strict=True):
-        product *= model.fit(x, labels).predict_proba(others) ** weight
-    np.testing.assert_allclose(found.pool.predict(None, others), product / product.sum(1, keepdims=True), rtol=1e-4)
+    first = product(found.pools.first.weights, np.ones(len(x), bool))
+    second = product(found.pools.second.weights, taught)
+    both = np.sqrt(np.maximum(first, 1e-4) * np.maximum(second, 1e-4))
+    predicted = found.pools.predict(None, others)
+    np.testing.assert_allclose(predicted.first, first, rtol=1e-4)
+    np.testing.assert_allclose(predicted.both, both / both.sum(1, keepdims=True), rtol=1e-4)
 
 
 @pytest.mark.parametrize(

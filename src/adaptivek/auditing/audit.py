@@ -18,15 +18,16 @@ from .annotators import scores_with_votes, with_network
 from .data import AuditData
 from .decisions import read_decisions, with_decisions
 from .duplicates import alike, number_keys, text_keys
-from .held_out import MODELS, models, predict, word_features
+from .held_out import MODELS, models, word_features
 from .large.kept import remove_parts
 from .large.scores import Scored, chosen, score_rows
 from .networks import NETWORKS, PLANS, maker, suited
 from .noise_estimate import NoiseEstimate, estimate_noise, unbounded
-from .predictions import Predictions, label_probability
+from .predictions import Predictions, label_probability, mean_prediction
 from .result import AuditResult
 from .rules import follows_few_words
 from .scoring import score_labels
+from .second_fit import predict_twice
 from .sources import Use, is_streamed, load
 from .targets import Targets, rounded
 from .text_embeddings import embed_texts
@@ -56,7 +57,7 @@ class _Predicted(NamedTuple):
 
     held_out: Predictions
     settings: dict[str, Any]
-    in_sample: Predictions | None = None
+    ranking: Predictions  #: rows are ranked by these, which know more of the row or of the noise
     noise: NoiseEstimate | None = None  #: if it was estimated while training
     best: Predictions | None = None  #: held out, of the epochs that agree most with labels not seen; for training
 
@@ -134,7 +135,8 @@ def audit(
     scored: Scored | None = None
     if streamed:
         scored = score_rows(loaded, name, seed, None if folder is None else Path(folder), resume, progress)
-        loaded, found = scored.data, _Predicted(scored.held_out, {"seed": seed} | ON_CPU, noise=scored.noise)
+        loaded = scored.data
+        found = _Predicted(scored.held_out, {"seed": seed} | ON_CPU, scored.ranking, scored.noise)
     elif name == "network":
         settings = dataclasses.replace(
             FINE_TUNING if loaded.tokens else suited(PLANS[kind], len(loaded.labels)), **plan
@@ -174,7 +176,7 @@ def audit(
         loaded.labels,
         loaded.classes,
         unbounded(noise, len(loaded.classes)) if by_rule else noise,
-        found.in_sample,
+        found.ranking,
         same,
         advice,
         known,
@@ -284,7 +286,8 @@ def _of_run(run: Run, network: str, noise: NoiseEstimate | None) -> _Predicted:
     }
     held_out, in_sample = (Predictions(*of.tables()) for of in (tables.held_out, tables.in_sample))
     best = Predictions(*run.best.tables())
-    return _Predicted(held_out, settings, in_sample, run.noise if noise is None else noise, best)
+    ranking = mean_prediction(held_out, in_sample)
+    return _Predicted(held_out, settings, ranking, run.noise if noise is None else noise, best)
 
 
 def _of_pool(name: str, data: AuditData, words: Any, seed: int, progress: Progress | None) -> _Predicted:
@@ -299,8 +302,8 @@ def _of_pool(name: str, data: AuditData, words: Any, seed: int, progress: Progre
         for part in name.split(" + ")
         for model in models(part, len(data.labels), seed)
     ]
-    p = predict(pool, data.labels, len(data.classes), seed, progress)
-    return _Predicted(Predictions(p, None), {"seed": seed} | ON_CPU)
+    first, both = predict_twice(pool, data.labels, len(data.classes), seed, progress, data.trusted)
+    return _Predicted(Predictions(first, None), {"seed": seed} | ON_CPU, Predictions(both, None))
 
 
 def _keys(data: AuditData) -> list[Any]:

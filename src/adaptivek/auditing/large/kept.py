@@ -25,8 +25,10 @@ PART = 10  #: batches of a file
 class Part(NamedTuple):
     """Rows that follow each other, without those that have no label."""
 
-    p: NDArray[np.float32]  #: (n, 2) of the label, and of the most probable class besides
+    p: NDArray[np.float32]  #: (n, 2) held out, of the label, and of the most probable class besides
     other: NDArray[np.int32]  #: (n,) that class
+    ranking: NDArray[np.float32]  #: (n, 2) the same of the predictions by which rows are ranked
+    ranked_other: NDArray[np.int32]
     readable: NDArray[np.bool_]
     key: NDArray[np.uint64]  #: of the words of a text; 0: none
 

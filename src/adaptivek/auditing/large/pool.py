@@ -1,6 +1,7 @@
 """The models of the audit, fitted to a sample: held-out predictions of its rows, and predictions of all others.
 
-No other row was seen by any model, so what the models of the whole sample predict for it is held out as well.
+No other row was seen by any model, so what the models of the whole sample predict for it is held out as well. As in
+memory, models are fitted twice: see `second_fit`.
 """
 
 from __future__ import annotations
@@ -11,54 +12,62 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..held_out import FOLDS, Progress, fit_words, mixed, models, pool_weights, predict_each
+from ..held_out import FOLDS, Mask, Progress, fit_words, mixed, models, pool_weights, predict_each
 from ..predictions import Codes, Floats
+from ..second_fit import Twice, contradicted, geometric_mean
 
 MOST_NUMBERS = 4_000_000  #: of predictions that are computed at once, one for each row and class
 
+Inputs = dict[str, Any]  #: "words" and "numbers" of some rows; None where there are none
+
 
 class Pool(NamedTuple):
-    """Fitted models."""
+    """Models that were fitted at once."""
 
     models: list[tuple[str, Any]]  #: what each learns from, and the model
     weights: Floats
+
+    def predict(self, inputs: Inputs, rows: int, classes: int) -> Floats:
+        each = []
+        for name, model in self.models:
+            p: Floats = np.zeros((rows, classes))  # of a class that it has never seen
+            p[:, model.classes_] = model.predict_proba(inputs[name])
+            each.append(p)
+        return mixed(each, self.weights)
+
+
+class Pools(NamedTuple):
+    first: Pool
+    second: Pool | None  #: without the labels that the first one contradicts, if there are any
     words: Any  #: what turns texts into features, where there are texts
     classes: int
 
-    def predict(self, texts: list[str] | None, x: NDArray[np.float32] | None) -> Floats:
-        """(rows, classes)."""
+    def predict(self, texts: list[str] | None, x: NDArray[np.float32] | None) -> Twice:
+        """(rows, classes) each."""
         rows = len(x) if x is not None else len(texts or [])
         step = max(1, MOST_NUMBERS // self.classes)
-        parts = []
-        for start in range(0, rows, step):
-            part = slice(start, start + step)
-            inputs = {
-                "words": None if texts is None or self.words is None else self.words.transform(texts[part]).tocsr(),
-                "numbers": None if x is None else x[part],
-            }
-            each = [
-                self._of_all(model, inputs["words" if name == "words" else "numbers"]) for name, model in self.models
-            ]
-            parts.append(mixed(each, self.weights))
-        return np.concatenate(parts)
+        parts = [self._predict(texts, x, slice(start, min(start + step, rows))) for start in range(0, rows, step)]
+        return Twice(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def _of_all(self, model: Any, x: Any) -> Floats:
-        """Its predictions, with 0 for classes that it has never seen."""
-        p: Floats = np.zeros((x.shape[0], self.classes))
-        p[:, model.classes_] = model.predict_proba(x)
-        return p
+    def _predict(self, texts: list[str] | None, x: NDArray[np.float32] | None, part: slice) -> Twice:
+        words = None if texts is None else self.words.transform(texts[part]).tocsr()
+        inputs, rows = {"words": words, "numbers": None if x is None else x[part]}, part.stop - part.start
+        first = self.first.predict(inputs, rows, self.classes)
+        if self.second is None:
+            return Twice(first, first)
+        return Twice(first, geometric_mean(first, self.second.predict(inputs, rows, self.classes)))
 
 
 class Fitted(NamedTuple):
-    pool: Pool
-    held_out: Floats  #: (rows of the sample, classes)
+    pools: Pools
+    held_out: Twice  #: of the rows of the sample
     words: Any  #: features of the sample's texts
 
 
 def fits(name: str) -> int:
-    """How many there are of these models, each fold counted."""
+    """How many there are of these models, each fold counted, both times."""
     pool = [model for part in name.split(" + ") for model in models(part, 1, 0)]
-    return len(pool) + sum(1 if hasattr(model, "oob_score") else FOLDS for model in pool)
+    return 2 * (len(pool) + sum(1 if hasattr(model, "oob_score") else FOLDS for model in pool))
 
 
 def fit(
@@ -68,31 +77,51 @@ def fit(
     labels: Codes,
     classes: int,
     seed: int,
-    progress: Progress | None,
+    progress: Progress | None = None,
+    trusted: Mask | None = None,
 ) -> Fitted:
-    """Fit the models of this name, each by folds and then to all rows of the sample."""
+    """Fit the models of this name, each by folds and then to all rows of the sample, and that twice."""
+    vectoriser, words = (None, None) if texts is None else fit_words(texts)
+    inputs = {"words": words, "numbers": x}
+    total = fits(name)
+
+    def told(before: int) -> Progress | None:
+        return None if progress is None else lambda done, _: progress(before + done, total)
+
+    everything = np.ones(len(labels), bool)
+    first, p = _fit(name, inputs, labels, classes, seed, told(0), everything)
+    doubted = contradicted(p, labels, classes)
+    if trusted is not None:
+        doubted &= ~trusted
+    if not doubted.any():
+        return Fitted(Pools(first, None, vectoriser, classes), Twice(p, p), words)
+    second, again = _fit(name, inputs, labels, classes, seed, told(total // 2), ~doubted)
+    return Fitted(Pools(first, second, vectoriser, classes), Twice(p, geometric_mean(p, again)), words)
+
+
+def _fit(
+    name: str, inputs: Inputs, labels: Codes, classes: int, seed: int, progress: Progress | None, taught: Mask
+) -> tuple[Pool, Floats]:
+    """The models, and what they predict for rows that they have not seen."""
     from sklearn.base import clone
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    vectoriser, words = (None, None) if texts is None else fit_words(texts)
     parts = [(part, model) for part in name.split(" + ") for model in models(part, len(labels), seed)]
-    pool = [(model, words if part == "words" else x) for part, model in parts]
-    total = fits(name)
-    each = predict_each(
-        pool, labels, classes, seed, None if progress is None else lambda done, _: progress(done, total)
-    )
-    weights = pool_weights(each, labels)
-    found = []
+    parts = [("words" if part == "words" else "numbers", model) for part, model in parts]
+    each = predict_each([(model, inputs[part]) for part, model in parts], labels, classes, seed, progress, taught)
+    weights = pool_weights(each, labels, taught)
+    rows = np.flatnonzero(taught)
+    found: list[tuple[str, Any]] = []
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for (part, _), (model, inputs) in zip(parts, pool, strict=True):
+        for part, model in parts:
             whole = clone(model)
-            if hasattr(whole, "oob_score"):
-                whole.set_params(oob_score=False)  # it is known already
-            found.append((part, whole.fit(inputs, labels)))
+            if hasattr(whole, "oob_score"):  # known already
+                whole.set_params(oob_score=False, max_samples=min(model.max_samples, len(rows)))
+            found.append((part, whole.fit(inputs[part][rows], labels[rows])))
             if hasattr(whole, "n_jobs"):
                 whole.n_jobs = None  # threads would add up the trees in another order each time
             if progress is not None:
-                progress(total - len(parts) + len(found), total)
-    return Fitted(Pool(found, weights, vectoriser, classes), mixed(each, weights), words)
+                progress(fits(name) // 2 - len(parts) + len(found), fits(name))
+    return Pool(found, weights), mixed(each, weights)

@@ -22,9 +22,10 @@ from ..held_out import Progress
 from ..noise_estimate import NoiseEstimate, estimate_noise
 from ..predictions import Codes, Floats, Predictions, best_other, label_probability
 from ..rules import follows_few_words
+from ..second_fit import Twice
 from .kept import Part, Parts
 from .load import Streamed
-from .pool import Pool, fit, fits
+from .pool import Pools, fit, fits
 
 
 class Scored(NamedTuple):
@@ -32,6 +33,7 @@ class Scored(NamedTuple):
 
     data: AuditData
     held_out: Predictions  #: (rows, 2) of the label, and of the most probable class besides
+    ranking: Predictions  #: the same of the predictions by which rows are ranked
     keys: list[Any]  #: the same for rows that are alike, None where no other is
     noise: NoiseEstimate  #: from the sample
     some: tuple[Predictions, Codes]  #: of the sample: predictions of all classes, and labels
@@ -42,7 +44,7 @@ class _Sample(NamedTuple):
     """Rows that the models have seen, in order, with predictions that have not."""
 
     place: Codes  #: among all rows
-    held_out: Floats
+    held_out: Twice
 
 
 def score_rows(
@@ -65,25 +67,26 @@ def score_rows(
     place, drawn = place[kept], np.flatnonzero(streamed.drawn[kept])
     labels = data.labels[place]
     texts, x = None if texts is None else [texts[at] for at in kept], None if x is None else x[kept]
-    fitted = fit(name, texts, x, labels, classes, seed, step)
-    sample = Predictions(fitted.held_out, None)
+    fitted = fit(name, texts, x, labels, classes, seed, step, None if data.trusted is None else data.trusted[place])
+    sample = Predictions(fitted.held_out.first, None)
     # not from rows that were added for the sake of rare classes
     noise = estimate_noise(sample.of(drawn), labels[drawn], classes)
     wrong = float((sample.of(drawn).predicted() != labels[drawn]).mean())
     by_rule = fitted.words is not None and follows_few_words(fitted.words, labels, wrong, seed)
     seen = _Sample(place, fitted.held_out)
-    parts = Parts(folder, data, fitted.held_out, resume)
+    parts = Parts(folder, data, fitted.held_out.both, resume)
     for start, table in streamed.rows.batches(list(streamed.encoder.columns.used), parts.rows):
-        parts.add(start + len(table), _scored(data, streamed, fitted.pool, seen, start, table))
+        parts.add(start + len(table), _scored(data, streamed, fitted.pools, seen, start, table))
         step(steps + -(-parts.rows // streamed.rows.batch))
-    p, other, readable, key = parts.whole()
-    codes: Any = np.stack([data.labels, other], 1, dtype=np.int32, casting="same_kind")  # half the bytes of int64
-    held_out = Predictions(p, codes)
+    found = parts.whole()
+    readable, key = found.readable, found.key
+    held_out, ranking = _of_two(data, found.p, found.other), _of_two(data, found.ranking, found.ranked_other)
     if not readable.all():
         empty = [(int(row), "empty text") for row in data.row[~readable]]
         data = replace(data.of(np.flatnonzero(readable)), skipped=sorted(data.skipped + empty))
-        held_out, key = held_out.of(np.flatnonzero(readable)), key[readable]
-    return Scored(data, held_out, _repeated(key), noise, (sample, labels), by_rule)
+        held_out, ranking = (each.of(np.flatnonzero(readable)) for each in (held_out, ranking))
+        key = key[readable]
+    return Scored(data, held_out, ranking, _repeated(key), noise, (sample, labels), by_rule)
 
 
 def chosen(model: Any, data: AuditData) -> str:
@@ -97,24 +100,38 @@ def chosen(model: Any, data: AuditData) -> str:
     return default if model is None else str(model)
 
 
-def _scored(data: AuditData, streamed: Streamed, pool: Pool, seen: _Sample, start: int, table: Any) -> Part:
+def _scored(data: AuditData, streamed: Streamed, pools: Pools, seen: _Sample, start: int, table: Any) -> Part:
     """The rows of a batch that can be used."""
     low, high = np.searchsorted(data.row, [start, start + len(table)])
     if high - low < len(table):
         table = table.take(data.row[low:high] - start)
     labels, frame = data.labels[low:high], streamed.frame(table)
     texts, x = streamed.encoder.texts(frame), streamed.encoder.numbers(frame)
-    p = pool.predict(texts, x) if high > low else np.zeros((0, pool.classes))
-    first, last = np.searchsorted(seen.place, [low, high])
-    p[seen.place[first:last] - low] = seen.held_out[first:last]
-    predictions = Predictions(p, None)
-    other, likely = best_other(predictions, labels)
+    none = np.zeros((0, pools.classes))
+    predicted = pools.predict(texts, x) if high > low else Twice(none, none)
+    begin, end = np.searchsorted(seen.place, [low, high])
+    for p, known in zip(predicted, seen.held_out, strict=True):
+        p[seen.place[begin:end] - low] = known[begin:end]
     return Part(
-        np.stack([label_probability(predictions, labels), likely], 1).astype(np.float32),
-        other.astype(np.int32),
+        *_two(predicted.first, labels),
+        *_two(predicted.both, labels),
         _filled(texts, len(labels)),
         np.zeros(len(labels), np.uint64) if texts is None else _hashed(texts),
     )
+
+
+def _two(p: Floats, labels: Codes) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """The probabilities of the label and of the most probable class besides, and that class."""
+    predictions = Predictions(p, None)
+    other, likely = best_other(predictions, labels)
+    both = np.stack([label_probability(predictions, labels), likely], 1)
+    return both.astype(np.float32), other.astype(np.int32)
+
+
+def _of_two(data: AuditData, p: NDArray[np.float32], other: NDArray[np.int32]) -> Predictions:
+    """Predictions of the label and of another class."""
+    codes: Any = np.stack([data.labels, other], 1, dtype=np.int32, casting="same_kind")  # half the bytes of int64
+    return Predictions(p, codes)
 
 
 def _filled(texts: list[str] | None, rows: int) -> NDArray[np.bool_]:
