@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adaptivek.auditing.large import kept, load, rows
+from adaptivek.auditing.large import issues, kept, load, rows
 
 ROWS = 1_500
 
@@ -18,7 +18,8 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of 100 rows, parts of three, and a sample of 400."""
     monkeypatch.setattr(rows, "BATCH", 100)
     monkeypatch.setattr(load, "SAMPLE", 400)
-    monkeypatch.setattr(kept, "PART", 3)
+    for module in (kept, issues):
+        monkeypatch.setattr(module, "PART", 3)
 
 
 def table(number: int = ROWS, seed: int = 0) -> pd.DataFrame:
