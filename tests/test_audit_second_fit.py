@@ -19,7 +19,7 @@ def slowly_contradicted(p: np.ndarray, labels: np.ndarray, classes: int) -> np.n
     usual = {}
     for k in range(classes):
         agreeing = [p[row, k] for row in rows if labels[row] == k and p[row].argmax() == k]
-        if agreeing:
+        if len(agreeing) >= 10:
             usual[k] = sum(agreeing) / len(agreeing)
     found = []
     for row in rows:

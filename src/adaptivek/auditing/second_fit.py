@@ -6,7 +6,8 @@ left out, and all rows are predicted anew by models that have not met these labe
 mean of both predictions: the first still tells rows apart where the second is certain, and certain of its own choice.
 
 Confident is a prediction that is at least as probable as is usual where prediction and label agree. A weaker condition
-leaves out the hard rows of a small class, whose other rows then look noisy. At least a third of a class stays.
+leaves out the hard rows of a small class, whose other rows then look noisy. Where fewer than ten rows agree on a class,
+its predictions contradict nothing. At least a third of a class stays.
 
 Only the ranking comes from it. How much is noisy is estimated from the first predictions: the second ones agree with
 the labels that were left for them.
@@ -20,7 +21,7 @@ import numpy as np
 
 from .held_out import Mask, Progress, predict
 from .predictions import Codes, Floats
-from .scoring import flagged
+from .scoring import FEW_ROWS, flagged
 
 LEAST = 1e-4  #: no class is less likely than this in either prediction
 
@@ -61,7 +62,7 @@ def contradicted(p: Floats, labels: Codes, classes: int) -> Mask:
     agrees = predicted == labels
     counts = np.bincount(labels[agrees], minlength=classes)
     usual = np.bincount(labels[agrees], confidence[agrees], classes) / np.maximum(counts, 1)
-    usual[counts == 0] = np.inf  # nothing is known of such a class
+    usual[counts < FEW_ROWS] = np.inf  # what is usual cannot be said
     found: Mask = ~agrees & (confidence >= usual[predicted])
     chosen, _ = flagged(p[np.arange(len(labels)), labels], labels, classes, int(found.sum()), found)
     return found & chosen
