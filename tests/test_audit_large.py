@@ -172,7 +172,8 @@ def test_parts_of_other_data_are_done_again(tmp_path, small, monkeypatch):
     assert len(calls) == ROWS // 100
 
 
-def test_decisions_of_the_page_are_taken(tmp_path, small):
+def test_decisions_of_the_page_are_taken(tmp_path, small, monkeypatch):
+    monkeypatch.setattr("adaptivek.auditing.embed.SHOWN", 5)
     folder = split(table(), tmp_path / "data", [700])
     first = adaptivek.audit(folder, "label", "linear")
     keep, fix, drop = first.row[np.flatnonzero(first.is_issue)[:3]].tolist()
@@ -193,9 +194,24 @@ def test_decisions_of_the_page_are_taken(tmp_path, small):
     assert found.loc[fix, "label"] == other
     assert not found.loc[[keep, fix], "is_issue"].any()
     assert found["trusted"].sum() == 2
+    page = json.loads((out / "report.html").read_text().partition('id="data">')[2].partition("</script>")[0])
+    assert len(page["row"]) == 5
+    assert {keep, fix} <= set(page["row"])  # or the next page's download would forget them
+    assert {page["row"][place] for place, _ in page["earlier"]} == {keep, fix}
     cleaned = pd.concat([pd.read_parquet(path) for path in sorted((out / "clean").iterdir())])
     assert cleaned.loc[cleaned["b"] == table()["b"][fix], "label"].tolist() == [other]
     assert len(cleaned) == ROWS - 1 - second.is_issue.sum()
+
+
+def test_a_batch_without_any_label(tmp_path, small):
+    frame = table(600)
+    frame["note"] = [f"it is the {number} one of these" for number in range(600)]
+    frame.loc[100:299, "label"] = None
+    result = adaptivek.audit(split(frame, tmp_path / "data", [150]), "label")
+    without = [row for row in range(600) if not isinstance(frame["label"][row], str)]
+    assert [row for row, _ in result.skipped] == without
+    assert result.row.tolist() == sorted({*range(600)} - {*without})
+    assert np.isfinite(result.score).all()
 
 
 def test_texts_beside_columns_and_a_trusted_column(tmp_path, small):
