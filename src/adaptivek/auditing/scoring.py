@@ -1,9 +1,10 @@
 """From held-out predictions to scores, flagged rows, the transition matrix and warnings.
 
-The score of a row is the probability of its label. As many rows are flagged as the noise ratio says: first those whose
-label is contradicted with the confidence that is usual in the predicted class, then the others, the lowest score first.
-By the score alone, where much of one class is labelled as another, the rest of this class would look noisier than the
-noisy rows. Noise per class and the matrix are counted from the flagged rows. So all of these agree with each other.
+The score of a row is the probability of its label in the ranking. As many rows are flagged as the noise ratio says:
+first those whose label is contradicted there with the confidence that is usual in the predicted class, then the others,
+the lowest score first. By the score alone, where much of one class is labelled as another, the rest of this class would
+look noisier than the noisy rows. Noise per class and the matrix are counted from the flagged rows. So all of these
+agree with each other.
 """
 
 from __future__ import annotations
