@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.special import xlogy
 
-from adaptivek.auditing.noise_floor import noise_floor
+from adaptivek.auditing.noise_floor import RATIOS, _interval, noise_floor
 from adaptivek.auditing.predictions import Predictions
 from adaptivek.auditing.transition import fit
 
@@ -86,3 +88,16 @@ def test_a_network_that_favours_a_class_is_not_taken_for_noise():
     assert found.symmetric
     assert found.class_weights[1] / found.class_weights[0] == pytest.approx(4, rel=0.2)
     np.testing.assert_allclose(found.transition, [[0.8, 0.2], [0.2, 0.8]], atol=0.03)
+
+
+@pytest.mark.parametrize(("noisy", "rows"), [(0, 400), (12, 1_346), (300, 1_000), (90, 6_000)])
+def test_the_ends_of_an_interval_lie_between_the_points_of_the_grid(noisy, rows):
+    def likelihood(ratio: float) -> float:
+        return float(xlogy(noisy, max(ratio, 1e-9)) + xlogy(rows - noisy, 1 - ratio))
+
+    least = likelihood(noisy / rows) - 1.92
+    high = brentq(lambda ratio: likelihood(ratio) - least, noisy / rows, 0.79)
+    low = brentq(lambda ratio: likelihood(ratio) - least, 1e-12, noisy / rows) if noisy else 0.0
+    found = _interval(RATIOS, np.array([likelihood(ratio) for ratio in RATIOS]))
+    assert found.low == pytest.approx(low, abs=0.002)
+    assert found.high == pytest.approx(high, abs=0.002)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from typing import ClassVar
+
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_digits, load_wine
 from sklearn.metrics import log_loss, roc_auc_score
@@ -28,8 +31,11 @@ def test_folds_have_as_many_rows_of_every_class():
 class Spy(ClassifierMixin, BaseEstimator):
     """Says of each row whether it has seen it."""
 
+    met: ClassVar[set[float]] = set()  #: by any of them
+
     def fit(self, x: np.ndarray, y: np.ndarray) -> Spy:
         self.classes_, self.seen_ = np.unique(y), set(x[:, 0].tolist())
+        Spy.met |= self.seen_
         return self
 
     def predict_proba(self, x: np.ndarray) -> np.ndarray:
@@ -37,24 +43,63 @@ class Spy(ClassifierMixin, BaseEstimator):
         return np.stack([1 - seen, seen], 1)
 
 
-def test_no_row_is_predicted_by_a_model_that_has_seen_it():
+@pytest.mark.parametrize("taught", [None, np.arange(40) % 5 > 0])
+def test_no_row_is_predicted_by_a_model_that_has_seen_it(taught):
     labels = np.arange(40) % 2
-    p = predict([(Spy(), np.arange(40.0)[:, None])], labels, 2, 0)
+    p = predict([(Spy(), np.arange(40.0)[:, None])], labels, 2, 0, taught=taught)
     assert (p[:, 0] > 0.5).all()
 
 
-def test_the_pool_of_one_has_the_temperature_that_makes_the_labels_most_likely():
+def test_a_label_that_is_not_taught_has_no_say():
     rng = np.random.default_rng(0)
-    p = rng.dirichlet([0.5, 0.5, 0.5], 2_000)
-    labels = (rng.random((2_000, 1)) > np.cumsum(p, 1)).sum(1).clip(max=2)
-    sharp = p**3 / (p**3).sum(1, keepdims=True)
+    x, labels = rng.random((60, 3)), rng.integers(0, 2, 60)
+    taught = rng.random(60) < 0.7
+    forest = models("trees", 60, 0)[-1]
+    one, other = (
+        predict([(forest, x)], given, 2, 0, taught=taught) for given in (labels, np.where(taught, labels, 1 - labels))
+    )
+    np.testing.assert_array_equal(one, other)
+    assert not np.array_equal(one, predict([(forest, x)], labels, 2, 0))
+    Spy.met = set()
+    predict([(Spy(), np.arange(60.0)[:, None])], labels, 2, 0, taught=taught)
+    assert Spy.met == set(np.flatnonzero(taught).tolist())
 
-    def loss(power: float) -> float:
-        z = np.maximum(sharp, 1e-3) ** power
-        return float(log_loss(labels, z / z.sum(1, keepdims=True)))
 
-    best = minimize_scalar(loss, bounds=(0.05, 2), method="bounded")
-    assert log_loss(labels, pooled([sharp], labels)) == pytest.approx(best.fun, abs=1e-5)
+def slow_pool(predictions: list[np.ndarray], labels: np.ndarray, taught: np.ndarray) -> np.ndarray:
+    """The pool again, row by row, its weights found without slopes."""
+    models, classes = len(predictions), predictions[0].shape[1]
+
+    def chances(weights: np.ndarray, row: int) -> list[float]:
+        z = []
+        for k in range(classes):
+            of_models = [w * math.log(max(p[row, k], 1e-3)) for w, p in zip(weights, predictions, strict=False)]
+            z.append(math.exp(sum(of_models) + weights[models + k]))
+        return [value / sum(z) for value in z]
+
+    def loss(weights: np.ndarray) -> float:
+        rows = np.flatnonzero(taught)
+        unlikely = -sum(math.log(chances(weights, row)[labels[row]]) for row in rows)
+        return (unlikely + 5 * sum(b * b for b in weights[models:]) / 2) / len(rows)
+
+    start = np.append(np.full(models, 1 / models), np.zeros(classes))
+    bounds = [(0.01, 20.0)] * models + [(-20.0, 20.0)] * classes
+    found = minimize(loss, start, method="Powell", bounds=bounds, options={"xtol": 1e-6, "ftol": 1e-10}).x
+    return np.array([chances(found, row) for row in range(len(labels))])
+
+
+@pytest.mark.parametrize("models", [1, 2])
+def test_weights_of_models_and_classes_make_the_labels_most_likely(models):
+    rng = np.random.default_rng(models)
+    p = rng.dirichlet([0.5, 0.5, 0.5], 120)
+    labels = (rng.random((120, 1)) > np.cumsum(p, 1)).sum(1).clip(max=2)
+    predictions = []
+    for favoured in ([1.0, 4.0, 1.0], [0.2, 1.0, 1.0])[:models]:  # too sharp, and a class too often
+        sharp = p ** rng.uniform(1, 4, (120, 1)) * favoured
+        predictions.append(sharp / sharp.sum(1, keepdims=True))
+    taught = rng.random(120) < 0.8
+    found = pooled(predictions, labels, taught)
+    np.testing.assert_allclose(found, slow_pool(predictions, labels, taught), atol=2e-3)
+    np.testing.assert_allclose(found[taught].mean(0), np.bincount(labels[taught]) / taught.sum(), atol=0.05)
 
 
 def test_a_pool_is_no_worse_than_any_of_its_models_and_guesses_do_not_count():

@@ -16,7 +16,7 @@ from adaptivek.auditing.criterion import EarlyLearning
 from adaptivek.auditing.label_posterior import label_posterior
 from adaptivek.auditing.noise_estimate import NoiseEstimate
 from adaptivek.auditing.noise_floor import NoiseRatio
-from adaptivek.auditing.predictions import Predictions
+from adaptivek.auditing.predictions import Predictions, mean_prediction
 from adaptivek.auditing.scoring import score_labels
 from adaptivek.auditing.training import Plan, Run
 from adaptivek.noise import PairFlip, corrupt
@@ -79,7 +79,8 @@ def test_from_the_first_update_on_rows_are_trained_on_posteriors(tmp_path):
     assert correct[11] > correct[7]
     assert correct[15] == correct[11]  # not changed while training
     held_out, in_sample = (Predictions(*table.tables()) for table in (run.dynamics.held_out, run.dynamics.in_sample))
-    scores = score_labels(held_out, labels, [str(k) for k in range(10)], run.noise, in_sample)
+    ranking = mean_prediction(held_out, in_sample)
+    scores = score_labels(held_out, labels, [str(k) for k in range(10)], run.noise, ranking)
     assert roc_auc_score(labels != y, -scores.score) > 0.98
     assert scores.ratio.ratio == pytest.approx((labels != y).mean(), abs=0.03)
     rows = torch.arange(20)

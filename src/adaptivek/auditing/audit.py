@@ -18,14 +18,17 @@ from .annotators import scores_with_votes, with_network
 from .data import AuditData
 from .decisions import read_decisions, with_decisions
 from .duplicates import alike, number_keys, text_keys
-from .held_out import MODELS, models, predict, word_features
+from .held_out import MODELS, models, word_features
+from .large.kept import remove_parts
+from .large.scores import Scored, chosen, score_rows
 from .networks import NETWORKS, PLANS, maker, suited
 from .noise_estimate import NoiseEstimate, estimate_noise, unbounded
-from .predictions import Predictions, label_probability
+from .predictions import Predictions, label_probability, mean_prediction
 from .result import AuditResult
 from .rules import follows_few_words
 from .scoring import score_labels
-from .sources import Use, load
+from .second_fit import predict_twice
+from .sources import Use, is_streamed, load
 from .targets import Targets, rounded
 from .text_embeddings import embed_texts
 from .tokens import FINE_TUNING, TokenModel
@@ -43,6 +46,8 @@ RULE = (
     "there may be any number of noisy labels that it agrees with."
 )
 
+ON_CPU = {"device": "cpu", "threads": 0}
+
 #: told how many of how many batches, or fits, are done
 Progress = Callable[[int, int], None]
 
@@ -52,7 +57,7 @@ class _Predicted(NamedTuple):
 
     held_out: Predictions
     settings: dict[str, Any]
-    in_sample: Predictions | None = None
+    ranking: Predictions  #: rows are ranked by these, which know more of the row or of the noise
     noise: NoiseEstimate | None = None  #: if it was estimated while training
     best: Predictions | None = None  #: held out, of the epochs that agree most with labels not seen; for training
 
@@ -82,7 +87,9 @@ def audit(
     Args:
         data: rows to learn from: an array or tensor (features, or images with four axes), a data frame, a list of
             texts, a torch `Dataset` of ``(input, label)``, a Hugging Face `Dataset` (tokenised, for a
-            ``model`` that takes tokens), or the path of a CSV, Parquet or .npy file or of a folder of images.
+            ``model`` that takes tokens), or the path of a CSV, Parquet or .npy file or of a folder of images. The
+            rows of a folder of Parquet files, or of a pattern such as ``data/*.parquet``, may be more than memory
+            holds.
         labels: the name of the label column, several of them (one for each annotator), or one label for each row.
         model: what predicts the rows that it has not seen: words (of texts: linear models and naive Bayes), trees (of
             features: forests and linear models), linear (of features), network, or your own network, that gives
@@ -112,18 +119,28 @@ def audit(
         raise ValueError("audit: folder must be given to resume, got None")
     where = find_device(device)
     read = None if decisions is None else read_decisions(decisions)
-    loaded = load(data, labels, Use(text, trusted, annotator, item, ignore))
+    held = {"model": isinstance(model, nn.Module) or model == "network", "start": start, "encoder": encoder}
+    held |= {"annotator": annotator, "item": item} | {name: name != "seed" for name in plan}
+    streamed = is_streamed(data, labels, next((name for name, value in held.items() if value), None))
+    loaded = load(data, labels, Use(text, trusted, annotator, item, ignore), streamed)
     loaded = loaded if read is None else with_decisions(loaded, read)
     kind = loaded.kind
     if loaded.tokens and not isinstance(model, nn.Module):
         raise ValueError(f"audit: model must be given for tokenised texts, a network that takes them, got {model!r}")
     if encoder is not None:
         loaded, kind = embed_texts(loaded, encoder, str(where), encoding), "features"
-    name = _chosen(model, kind, loaded, plan, start is not None)
+    name = chosen(model, loaded) if streamed else _chosen(model, kind, loaded, plan, start is not None)
     seed = plan.get("seed", 0)
-    words = word_features(loaded.content) if loaded.kind == "text" else None
-    if name == "network":
-        chosen = dataclasses.replace(FINE_TUNING if loaded.tokens else suited(PLANS[kind], len(loaded.labels)), **plan)
+    words = word_features(loaded.content) if loaded.kind == "text" and not streamed else None
+    scored: Scored | None = None
+    if streamed:
+        scored = score_rows(loaded, name, seed, None if folder is None else Path(folder), resume, progress)
+        loaded = scored.data
+        found = _Predicted(scored.held_out, {"seed": seed} | ON_CPU, scored.ranking, scored.noise)
+    elif name == "network":
+        settings = dataclasses.replace(
+            FINE_TUNING if loaded.tokens else suited(PLANS[kind], len(loaded.labels)), **plan
+        )
         own = model if isinstance(model, nn.Module) else None
         takes = TokenModel(own, loaded.tokens) if own is not None and loaded.tokens else own
         run = Run(
@@ -131,7 +148,7 @@ def audit(
             loaded.labels,
             len(loaded.classes),
             maker(kind, loaded.inputs, len(loaded.classes), takes),
-            chosen,
+            settings,
             str(where),
             None if encoder is None else str(encoder),
             shared=own is not None,
@@ -147,19 +164,24 @@ def audit(
     wrong = float((held_out.predicted() != loaded.labels).mean())
     known = _known(loaded)
     told = loaded.votes is not None or (known is not None and known.tells)  # the noise is known in another way
-    by_rule = not told and words is not None and follows_few_words(words, loaded.labels, wrong, seed)
+    if scored is not None:
+        by_rule = not told and scored.by_rule
+    else:
+        by_rule = not told and words is not None and follows_few_words(words, loaded.labels, wrong, seed)
     advice = ADVICE if loaded.kind == "text" and encoder is None and not isinstance(model, nn.Module) else ""
-    same = alike(_keys(loaded), loaded.labels, label_probability(held_out, loaded.labels))
+    keys = _keys(loaded) if scored is None else scored.keys
+    same = alike(keys, loaded.labels, label_probability(held_out, loaded.labels))
     scores = score_labels(
         held_out,
         loaded.labels,
         loaded.classes,
         unbounded(noise, len(loaded.classes)) if by_rule else noise,
-        found.in_sample,
+        found.ranking,
         same,
         advice,
         known,
         seed,
+        None if scored is None else scored.some,
     )
     if loaded.votes is not None and loaded.annotators is not None:
         together = with_network(loaded.votes, loaded.annotators.confusion, held_out, len(loaded.labels))
@@ -193,7 +215,9 @@ def audit(
         by_rule=by_rule,
         held_out=held_out,
         given=loaded,
-        for_training=Targets(
+        for_training=None
+        if streamed
+        else Targets(
             rounded(held_out if found.best is None else found.best),
             NoiseModel(scores.transition, 1.0, False, np.ones(len(loaded.classes))),
             loaded.row,
@@ -205,6 +229,7 @@ def audit(
     if folder is not None:
         result.save(folder)
         (Path(folder) / CHECKPOINT).unlink(missing_ok=True)
+        remove_parts(Path(folder))
     return result
 
 
@@ -261,7 +286,8 @@ def _of_run(run: Run, network: str, noise: NoiseEstimate | None) -> _Predicted:
     }
     held_out, in_sample = (Predictions(*of.tables()) for of in (tables.held_out, tables.in_sample))
     best = Predictions(*run.best.tables())
-    return _Predicted(held_out, settings, in_sample, run.noise if noise is None else noise, best)
+    ranking = mean_prediction(held_out, in_sample)
+    return _Predicted(held_out, settings, ranking, run.noise if noise is None else noise, best)
 
 
 def _of_pool(name: str, data: AuditData, words: Any, seed: int, progress: Progress | None) -> _Predicted:
@@ -276,8 +302,8 @@ def _of_pool(name: str, data: AuditData, words: Any, seed: int, progress: Progre
         for part in name.split(" + ")
         for model in models(part, len(data.labels), seed)
     ]
-    p = predict(pool, data.labels, len(data.classes), seed, progress)
-    return _Predicted(Predictions(p, None), {"seed": seed, "device": "cpu", "threads": 0})
+    first, both = predict_twice(pool, data.labels, len(data.classes), seed, progress, data.trusted)
+    return _Predicted(Predictions(first, None), {"seed": seed} | ON_CPU, Predictions(both, None))
 
 
 def _keys(data: AuditData) -> list[Any]:

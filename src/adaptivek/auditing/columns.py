@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -107,6 +108,27 @@ def as_dates(column: pd.Series[Any]) -> pd.DatetimeIndex | None:
     return dates if np.mean(dates[known].isna()) <= MOST_DATES_WRONG else None
 
 
+def lenient_numbers(column: pd.Series[Any]) -> Numbers:
+    """Numbers, with NaN for what is none."""
+    import pandas as pd
+
+    strict = as_numbers(column)
+    if strict is not None:
+        return strict
+    found: Numbers = pd.to_numeric(column.astype("string"), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    return found
+
+
+def lenient_dates(column: pd.Series[Any]) -> pd.DatetimeIndex:
+    """Dates, with NaT for what is none."""
+    import pandas as pd
+
+    strict = as_dates(column)
+    if strict is not None:
+        return strict
+    return pd.DatetimeIndex(pd.to_datetime(column.astype("string"), errors="coerce", format="mixed", utc=True))
+
+
 def date_parts(dates: pd.DatetimeIndex) -> dict[str, Numbers]:
     """When, and the parts in which the same comes again; NaN where there is no date."""
     known = ~np.asarray(dates.isna())
@@ -116,30 +138,42 @@ def date_parts(dates: pd.DatetimeIndex) -> dict[str, Numbers]:
     return {name: np.asarray(part, dtype=np.float64) for name, part in parts.items()}
 
 
-def column_words(frame: pd.DataFrame, columns: Columns) -> list[str]:
+def column_words(
+    frame: pd.DataFrame, columns: Columns, edges: Mapping[tuple[str, str], Numbers] | None = None
+) -> list[str]:
     """What the columns that hold no text say, as words to stand beside the texts: one for each, `city__paris`.
 
     So whatever learns from texts learns from all columns together. A number becomes the tenth of the column that it is
-    in.
+    in; ``edges`` has the tenths of other rows, see `learn_edges`.
     """
+    edges = learn_edges(frame, columns) if edges is None else edges
     parts: list[list[str]] = []
     for name in columns.of("number", "category", "date"):
         start = _word(name)
-        column = frame[name]
         if columns.used[name] == "category":
-            parts.append([f"{start}__{_word(str(value))}" for value in column.astype("string").fillna("")])
-            continue
-        dates = as_dates(column) if columns.used[name] == "date" else None
-        numbers = as_numbers(column) if dates is None else None
-        each = {"": numbers} if numbers is not None else date_parts(dates) if dates is not None else {}
-        for part, values in each.items():
-            parts.append([f"{start}_{part}_{tenth}" for tenth in _tenths(values)])
+            parts.append([f"{start}__{_word(str(value))}" for value in frame[name].astype("string").fillna("")])
+        else:
+            for part, values in _numbers_of(frame[name], columns.used[name]).items():
+                parts.append([f"{start}_{part}_{tenth}" for tenth in _tenths(values, edges[name, part])])
     return [" ".join(words) for words in zip(*parts, strict=True)]
 
 
-def _tenths(numbers: Numbers) -> list[str]:
+def learn_edges(frame: pd.DataFrame, columns: Columns) -> dict[tuple[str, str], Numbers]:
+    """Where the tenths of each number begin, by column and part of a date."""
+    tenths = np.arange(1, BINS) / BINS
+    return {
+        (name, part): np.unique(np.quantile(values[np.isfinite(values)], tenths))
+        for name in columns.of("number", "date")
+        for part, values in _numbers_of(frame[name], columns.used[name]).items()
+    }
+
+
+def _numbers_of(column: pd.Series[Any], kind: str) -> dict[str, Numbers]:
+    return date_parts(lenient_dates(column)) if kind == "date" else {"": lenient_numbers(column)}
+
+
+def _tenths(numbers: Numbers, edges: Numbers) -> list[str]:
     known = np.isfinite(numbers)
-    edges = np.unique(np.quantile(numbers[known], np.arange(1, BINS) / BINS))
     places = np.searchsorted(edges, np.where(known, numbers, 0), side="right")
     return [f"q{place}" if is_known else "missing" for place, is_known in zip(places, known, strict=True)]
 

@@ -48,11 +48,12 @@ def audit(
     Scores every row by a model that has not seen it: in seconds for texts and tables, by a network for images. DIR gets
     summary.json (the noise ratio with its interval), issues.csv (every row with its score), clean.csv (or .tsv, .jsonl,
     .parquet: the data without the flagged rows), targets.npz (to train on) and report.html. After Ctrl-C, the same
-    command with --resume goes on.
+    command with --resume goes on. Of a folder of Parquet files, which may be larger than memory, issues/ and clean/ are
+    folders of Parquet files as well.
 
     Args:
-        source: a .csv, .tsv, .jsonl or .parquet file, a folder with a folder of images for each class, or
-            hub:owner/name
+        source: a .csv, .tsv, .jsonl or .parquet file, a folder of .parquet files or a pattern in quotes such as
+            'data/*.parquet', a folder with a folder of images for each class, or hub:owner/name
         folder: folder for the results
         label: the column that holds the labels; give it again for each annotator where several columns do
         text: learn from this column of texts alone; by default all columns are used together
@@ -78,8 +79,10 @@ def audit(
     from .audit import CHECKPOINT
     from .audit import audit as carry_out
     from .export import export as write_export
-    from .sources import read_array
+    from .large.kept import has_parts
+    from .sources import is_streamed, read_array
 
+    columns = None if not label else label[0] if len(label) == 1 else label
     if (source is None) == (features is None):
         raise ValueError("audit: give either SOURCE or --features with --labels")
     if features is not None and labels is None:
@@ -88,9 +91,10 @@ def audit(
         raise ValueError("audit: --export must be left out with --features, which nobody can look at")
     if export == "fiftyone" and not Path(str(source)).is_dir():
         raise ValueError(f"audit: --export fiftyone takes a folder of images, got {source}")
-    if (folder / "summary.json").exists() and not (folder / CHECKPOINT).exists():
+    if export is not None and is_streamed(source, columns, None):
+        raise ValueError(f"audit: --export must be left out for large data such as {source}: flagged rows are too many")
+    if (folder / "summary.json").exists() and not (folder / CHECKPOINT).exists() and not has_parts(folder):
         raise FileExistsError(f"audit: {folder} holds an audit already: give another folder with --out")
-    columns = None if not label else label[0] if len(label) == 1 else label
     plan: dict[str, Any] = {
         "method": method,
         "epochs": epochs,
@@ -127,6 +131,8 @@ def audit(
         told = "stopped before the first epoch was done: there is nothing to go on from"
         if (folder / CHECKPOINT).exists():
             told = "stopped; the same command with --resume goes on from the last whole epoch"
+        elif has_parts(folder):
+            told = "stopped; the same command with --resume goes on from the last rows that were kept"
         raise KeyboardInterrupt(told) from None
     _show(result)
     if export is not None:

@@ -20,6 +20,7 @@ from .annotators import DawidSkene, Votes
 from .columns import Columns, column_words, sort_columns
 from .images import of_tensor, read_images, thumbnails
 from .labels import read_labels
+from .large.fetched import Fetched
 from .networks import standardised, taken_from
 from .table_features import encode_table
 from .tokens import IDS, fetch_tokens, find_texts, token_columns
@@ -27,6 +28,8 @@ from .training import Fetch
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from .large.load import Streamed
 
 Rows = NDArray[np.int64]
 #: writes the data without these rows into a folder, some with the label of another row; gives the name of the file
@@ -57,6 +60,7 @@ class AuditData:
     votes: Votes | None = None  #: of several annotators, where there are; then `labels` are what they say together
     annotators: DawidSkene | None = None
     reviewed: Reviewed | None = None  #: what a person has decided before
+    streamed: Streamed | None = None  #: where the rows are, if they are too many for memory
 
     @property
     def shown(self) -> tuple[str, Any]:
@@ -69,6 +73,8 @@ class AuditData:
         def pick(content: Any) -> Any:
             if content is None:
                 return None
+            if isinstance(content, Fetched):
+                return content.of(places)
             return (lambda place: content(int(places[place]))) if callable(content) else _Picked(content, places)
 
         return replace(
@@ -76,7 +82,7 @@ class AuditData:
             fetch=lambda rows: self.fetch(places[rows]),
             labels=self.labels[places],
             row=self.row[places],
-            content=[self.content[place] for place in places] if self.kind == "text" else pick(self.content),
+            content=[self.content[place] for place in places] if isinstance(self.content, list) else pick(self.content),
             cells=pick(self.cells),
             beside=self.beside and ([self.beside[0][place] for place in places], self.beside[1][places]),
             trusted=None if self.trusted is None else self.trusted[places],
@@ -116,8 +122,7 @@ def from_frame(
     texts, others = columns.of("text"), columns.of("number", "category", "date")
     if texts:
         about["text"] = texts[0] if len(texts) == 1 else texts
-        parts = [["" if _is_none(value) else str(value) for value in inputs[name]] for name in texts]
-        joined = ["\n".join(filter(None, cells)) for cells in zip(*parts, strict=True)]
+        joined = join_texts(inputs, texts)
         if not others:
             return from_texts(joined, values, write_clean, names, about)
         # words of the columns stand behind the text: what learns from texts then learns from all of them
@@ -125,11 +130,17 @@ def from_frame(
         data = from_texts(whole, values, write_clean, names, about)
         beside = [joined[number] for number in data.row], encode_table(inputs.iloc[data.row], columns)
         first = inputs[[*texts, *(name for name in inputs.columns if name not in texts)]]  # the page shows few columns
-        return replace(data, cells=_Cells(first, data.row), beside=beside)
+        return replace(data, cells=Cells(first, data.row), beside=beside)
     row, labels, classes, skipped = _labelled(list(values), np.ones(len(frame), bool), [], names, _name(label))
     x = encode_table(inputs.iloc[row], columns)
-    content = _Cells(inputs, row)
+    content = Cells(inputs, row)
     return AuditData("table", taken_from(x), x.shape[1], labels, classes, row, skipped, write_clean, content, about)
+
+
+def join_texts(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """One text for each row, of several columns."""
+    parts = [["" if _is_none(value) else str(value) for value in frame[name]] for name in names]
+    return ["\n".join(filter(None, cells)) for cells in zip(*parts, strict=True)]
 
 
 def from_texts(
@@ -270,7 +281,7 @@ class _Picked(Sequence[Any]):
         return self.entries[int(self.places[place])]
 
 
-class _Cells(Sequence[Mapping[str, Any]]):
+class Cells(Sequence[Mapping[str, Any]]):
     """Rows of a table as dicts, made when they are asked for."""
 
     def __init__(self, frame: pd.DataFrame, row: Rows) -> None:

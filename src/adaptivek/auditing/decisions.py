@@ -58,14 +58,13 @@ def read_decisions(path: str | Path) -> dict[int, Decision]:
 def with_decisions(data: AuditData, decisions: dict[int, Decision]) -> AuditData:
     """The data with labels fixed and rows dropped; what was decided is trusted."""
     code = {name: number for number, name in enumerate(data.classes)}
-    place = {int(row): number for number, row in enumerate(data.row)}
     labels, said = data.labels.copy(), np.full(len(data.row), "", dtype="<U4")
     for row, decision in decisions.items():
-        if row not in place:
+        at = int(np.searchsorted(data.row, row))
+        if at == len(data.row) or data.row[at] != row:
             if decision.decision == "drop":
                 continue  # it cannot be read either way
             raise ValueError(f"audit: decisions must be of this data, got one for row {row}, which it does not have")
-        at = place[row]
         now = data.classes[data.labels[at]]
         if not _same(decision.label, now):
             raise ValueError(
@@ -100,7 +99,7 @@ def corrections(data: AuditData) -> dict[int, int]:
     if data.reviewed is None or data.votes is not None:  # with several annotators nobody's label is overwritten
         return {}
     before = data.reviewed.label
-    donor = {int(code): int(data.row[place]) for place, code in reversed(list(enumerate(before)))}
+    donor = {int(code): int(data.row[place]) for code, place in zip(*np.unique(before, return_index=True), strict=True)}
     donor |= {code: row for row, code in reversed(data.reviewed.dropped) if code not in donor}
     fixed = np.flatnonzero(before != data.labels)
     return {int(data.row[place]): donor[int(data.labels[place])] for place in fixed}

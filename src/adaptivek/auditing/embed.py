@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..backend.checks import check_choice
+from .large.fetched import SHOWN, Fetched
 from .result import AuditResult
 
 KINDS = ("text", "image", "table", "features")
@@ -59,17 +60,22 @@ class Embedded:
 
 def embed(result: AuditResult, shown: Shown) -> Embedded:
     """Columns of all rows, the lowest score first, with what they look like."""
-    ranked = np.lexsort((result.score, ~result.is_issue))  # flagged first, then the lowest score
-    notes = []
-    if len(ranked) > MOST_ROWS:
-        notes.append(
-            f"The page, and the CSV it makes, hold {MOST_ROWS:,} of {len(ranked):,} rows: the flagged and those of the "
-            "lowest score. issues.csv holds all."
-        )
-        ranked = ranked[:MOST_ROWS]
-    kept = ranked[np.argsort(result.score[ranked], kind="stable")]  # in full: what is embedded is rounded
     given = result.given
     reviewed = None if given is None else given.reviewed
+    undecided = np.ones(len(result.row), bool) if reviewed is None else reviewed.decision == ""
+    # what is decided comes first, or it would be forgotten where rows are many; then flagged; then the lowest score
+    ranked = np.lexsort((result.score, ~result.is_issue, undecided))
+    notes = []
+    most, holds_all = (SHOWN, "issues/") if isinstance(shown.content, Fetched) else (MOST_ROWS, "issues.csv")
+    if len(ranked) > most:
+        notes.append(
+            f"The page, and the CSV it makes, hold {most:,} of {len(ranked):,} rows: the flagged and those of the "
+            f"lowest score. {holds_all} holds all."
+        )
+        ranked = ranked[:most]
+    if isinstance(shown.content, Fetched):
+        shown.content.read(ranked)
+    kept = ranked[np.argsort(result.score[ranked], kind="stable")]  # in full: what is embedded is rounded
     labels = result.label if reviewed is None else reviewed.label  # as they were: decisions are of these
     columns: dict[str, Any] = {
         "key": fingerprint(result),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..support.labels import is_missing
 
 MOST_CLASSES = 5_000
 SHOWN = 5  #: examples in a message
+NO = ("", "0", "0.0", "false", "no", "n", "f")  #: what in a column means no
 
 
 class Labels(NamedTuple):
@@ -32,25 +34,38 @@ def read_labels(values: Sequence[Any], names: Sequence[str] | None = None, owner
     plain = [None if is_missing(value, names is not None) else plain_label(value) for value in values]
     labelled = np.array([value is not None for value in plain], dtype=bool)
     known = [value for value in plain if value is not None]
-    broken = [value for value in known if isinstance(value, float)]
+    number = number_classes(Counter(known), names, owner)
+    codes = np.array([number[value] for value in known], dtype=np.int64)
+    return Labels(codes, class_names(number, names), labelled)
+
+
+def number_classes(
+    counts: Mapping[int | str | float, int], names: Sequence[str] | None = None, owner: str = "labels"
+) -> dict[int | str | float, int]:
+    """A code for each plain label, in order; from how many rows have it."""
+    broken = [value for value in counts if isinstance(value, float)]
     if broken:
         raise ValueError(f"audit: {owner} must be classes, not fractions; got {_listed(broken)}")
-    if names is not None and any(not isinstance(v, int) or not 0 <= v < len(names) for v in known):
+    if names is not None and any(not isinstance(v, int) or not 0 <= v < len(names) for v in counts):
         raise ValueError(f"audit: {owner} must be whole numbers from 0 to {len(names) - 1}")
-    distinct = sorted(set(known), key=lambda value: (isinstance(value, str), value))
+    distinct = sorted(counts, key=lambda value: (isinstance(value, str), value))
+    rows = sum(counts.values())
     if len(distinct) < 2:
         raise ValueError(f"audit: {owner} must have at least two classes, got {_listed(distinct) or 'none'}")
-    if len(distinct) > min(MOST_CLASSES, len(known) / 2):
+    if len(distinct) > min(MOST_CLASSES, rows / 2):
         raise ValueError(
             f"audit: {owner} must be classes, at most {MOST_CLASSES:,} and two rows each or more; got {len(distinct):,}"
-            f" different values in {len(known):,} rows, such as {_listed(distinct)}"
+            f" different values in {rows:,} rows, such as {_listed(distinct)}"
         )
-    number = {value: code for code, value in enumerate(distinct)}
-    codes = np.array([number[value] for value in known], dtype=np.int64)
-    single = [distinct[code] for code in np.flatnonzero(np.bincount(codes) < 2)]
+    single = [value for value in distinct if counts[value] < 2]
     if single:
         raise ValueError(f"audit: {owner} must have at least two rows in every class; one only in {_listed(single)}")
-    return Labels(codes, [str(value if names is None else names[int(value)]) for value in distinct], labelled)
+    return {value: code for code, value in enumerate(distinct)}
+
+
+def class_names(number: Mapping[int | str | float, int], names: Sequence[str] | None = None) -> list[str]:
+    """In the order of the codes."""
+    return [str(value if names is None else names[int(value)]) for value in number]
 
 
 def plain_label(value: Any) -> int | str | float:
@@ -62,6 +77,11 @@ def plain_label(value: Any) -> int | str | float:
     if isinstance(value, (float, np.floating)):
         return int(value) if float(value).is_integer() else float(value)
     return int(value) if isinstance(value, (int, np.integer)) else str(value)
+
+
+def is_true(value: Any) -> bool:
+    """Whether a cell says yes: anything but what is missing or means no."""
+    return not is_missing(value) and str(value).strip().lower() not in NO
 
 
 def _of_text(value: str) -> str | float:

@@ -96,8 +96,18 @@ def _groups(predicted: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 
 
 def _interval(ratios: Floats, likelihood: Floats) -> NoiseRatio:
-    near = ratios[likelihood > likelihood.max() - DROP]
-    return NoiseRatio(_peak(ratios, likelihood), float(near.min()), float(near.max()))
+    """Its ends are where the likelihood has dropped, between two points of the grid."""
+    above = likelihood - likelihood.max() + DROP
+    near = np.flatnonzero(above > 0)
+
+    def crossing(inside: int, outside: int) -> float:
+        if not 0 <= outside < len(ratios):
+            return float(ratios[inside])
+        share = above[inside] / (above[inside] - above[outside])
+        return float(ratios[inside] + share * (ratios[outside] - ratios[inside]))
+
+    low, high = crossing(near[0], near[0] - 1), crossing(near[-1], near[-1] + 1)
+    return NoiseRatio(_peak(ratios, likelihood), low, high)
 
 
 def _mean(parts: list[NoiseRatio], shares: list[float]) -> NoiseRatio:

@@ -16,6 +16,7 @@ from ..support.files import plain, write_whole
 from .embed import Shown as Shown
 from .embed import embed
 from .issues import annotators
+from .large.fetched import Fetched
 from .names import used_as
 from .result import AuditResult
 
@@ -71,6 +72,7 @@ def page(result: AuditResult, shown: Shown, title: str) -> str:
         data=Markup(embedded.json),
         notes=embedded.notes,
         kind=shown.kind,
+        issues="issues/" if isinstance(shown.content, Fetched) else "issues.csv",
         command=command(result),
         used=plain(used_as(result.settings.get("used_as", {}))),
         review=review(result),

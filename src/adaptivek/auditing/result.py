@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .predictions import Predictions
 
 LITTLE = 5e-4  #: less is shown as 0.0 %
+MOST_LISTED = 10_000  #: skipped rows in summary.json; the issues have all
 WIDE = 0.15  #: an interval of the noise ratio beyond which it is not known
 
 
@@ -114,7 +115,9 @@ class AuditResult:
             "noise_ratio_high": round(self.noise_ratio_high, 6),
             "n_flagged": int(self.is_issue.sum()),
             "n_skipped": len(self.skipped),
-            "skipped": [{"row": row} | self._file(row) | {"reason": reason} for row, reason in self.skipped],
+            "skipped": [
+                {"row": row} | self._file(row) | {"reason": reason} for row, reason in self.skipped[:MOST_LISTED]
+            ],
             "accuracy": round(self.accuracy, 6),
             "warnings": self.warnings,
             "notes": self.notes,
@@ -148,14 +151,21 @@ class AuditResult:
         }
         return pd.DataFrame(columns, index=pd.Index(self.row, name="row"))
 
+    def _write_issues(self, folder: Path) -> Path:
+        if self.given is not None and self.given.streamed is not None:
+            from .large.issues import write_parts
+
+            return write_parts(folder, self)
+        write_issues(folder / "issues.csv", self)
+        return folder / "issues.csv"
+
     def save(self, folder: str | Path) -> list[Path]:
         """Write summary, issues, targets, the data without flagged rows, and the page; give the files written."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         summary = json.dumps(self.summary, indent=2, ensure_ascii=False) + "\n"
         write_whole(folder / "summary.json", summary)
-        write_issues(folder / "issues.csv", self)
-        written = [folder / "summary.json", folder / "issues.csv"]
+        written = [folder / "summary.json", self._write_issues(folder)]
         if self.for_training is not None:
             written.append(save_targets(self.for_training, folder))
         if self.given is not None:

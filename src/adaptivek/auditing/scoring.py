@@ -1,9 +1,10 @@
 """From held-out predictions to scores, flagged rows, the transition matrix and warnings.
 
-The score of a row is the probability of its label. As many rows are flagged as the noise ratio says: first those whose
-label is contradicted with the confidence that is usual in the predicted class, then the others, the lowest score first.
-By the score alone, where much of one class is labelled as another, the rest of this class would look noisier than the
-noisy rows. Noise per class and the matrix are counted from the flagged rows. So all of these agree with each other.
+The score of a row is the probability of its label in the ranking. As many rows are flagged as the noise ratio says:
+first those whose label is contradicted there with the confidence that is usual in the predicted class, then the others,
+the lowest score first. By the score alone, where much of one class is labelled as another, the rest of this class would
+look noisier than the noisy rows. Noise per class and the matrix are counted from the flagged rows. So all of these
+agree with each other.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from .duplicates import Alike
 from .noise_estimate import NoiseEstimate, confident_contradictions
 from .noise_floor import NoiseRatio
-from .predictions import Codes, Floats, Predictions, best_other, label_probability, mean_prediction
+from .predictions import Codes, Floats, Predictions, best_other, label_probability
 from .trusted import Known, ratio_from_known
 
 LEARNED = 0.1  #: of the way from guessing to always right, on average over the classes: less is nothing
@@ -50,27 +51,29 @@ def score_labels(
     labels: Codes,
     classes: list[str],
     noise: NoiseEstimate,
-    in_sample: Predictions | None = None,
+    ranking: Predictions | None = None,
     same: Alike | None = None,
     advice: str = "",
     known: Known | None = None,
     seed: int = 0,
+    some: tuple[Predictions, Codes] | None = None,
 ) -> Scores:
-    """The score comes from all predictions, what is said of the model from the held-out ones.
+    """The score comes from the ranking, what is said of the model from the held-out predictions.
 
     Args:
         held_out: by models that have not seen the row.
         labels: the observed labels.
         classes: their names.
         noise: how much of them is noisy.
-        in_sample: by the network that has trained on the row, slowly enough not to memorise it, if there is one.
+        ranking: predictions by which rows are ranked; by default the held-out ones.
         same: rows that are alike and have different labels.
         advice: added to the warning that nothing was learned.
         known: labels that are trusted, or that a person has decided on; they are not flagged, and tell of the noise.
         seed: of the interval that they give.
+        some: of some rows predictions of all classes, and labels, to judge the model by; where ``held_out`` has few.
     """
-    both = held_out if in_sample is None else mean_prediction(held_out, in_sample)
-    probability = label_probability(both, labels)
+    ranking = held_out if ranking is None else ranking
+    probability = label_probability(ranking, labels)
     score = probability if same is None else np.where(same.outvoted, DOUBTFUL * probability, probability)
     ratio, notes, doubts = noise.ratio, [noise.assumption], []
     if known is not None:
@@ -81,11 +84,11 @@ def score_labels(
     if same is not None:  # of labels that contradict each other all but one are noisy
         share = float(same.outvoted.mean())
         ratio = NoiseRatio(*(max(share, value) for value in ratio))
-    first = confident_contradictions(held_out, labels, len(classes))
+    first = confident_contradictions(ranking, labels, len(classes))
     first = first if same is None else first | same.outvoted
     first = first if known is None else first & ~known.trusted
     is_issue, kept = flagged(score, labels, len(classes), round(ratio.ratio * len(labels)), first)
-    other, likely = best_other(both, labels)
+    other, likely = best_other(ranking, labels)
     suggested = np.where(is_issue, other, labels)
     loss = -np.log(np.maximum(probability, 1e-6)).astype(np.float32)
     counts = np.bincount(labels, minlength=len(classes))
@@ -109,7 +112,7 @@ def score_labels(
         noise_per_class=np.bincount(labels, is_issue, len(classes)) / np.maximum(counts, 1),
         ratio=ratio,
         accuracy=float((held_out.predicted() == labels).mean()),
-        warnings=doubts + warnings(held_out, labels, classes, ratio.ratio, advice),
+        warnings=doubts + warnings(*(some or (held_out, labels)), classes, ratio.ratio, advice),
         notes=notes,
     )
 

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ..support.labels import is_missing
 from .annotators import Votes, dawid_skene, read_votes
 from .data import AuditData, clean_list, from_dataset, from_frame, from_images, from_tensor, from_texts, from_tokens
 from .images import list_folder
+from .labels import is_true
+from .large.rows import SUFFIXES, open_rows, parquet_files, parquet_length
 from .tables import Table, frame_table, hub_table, read_table
 from .tokens import LABELS, column, is_tokenised
 
-NO = ("", "0", "0.0", "false", "no", "n", "f")  #: what in a column means that a row is not trusted
+MOST_ROWS = 2_000_000  #: of a Parquet file that is read whole
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,13 @@ class Use:
         return found | {f"ignore[{place}]": name for place, name in enumerate(self.ignore)}
 
 
-def load(data: Any, labels: Any, use: Use | None = None) -> AuditData:
+def load(data: Any, labels: Any, use: Use | None = None, streamed: bool = False) -> AuditData:
     """Whatever users pass to `audit`; what has been loaded before stays as it is."""
     if isinstance(data, AuditData):
         return data
     use = use or Use()
+    if streamed:
+        return from_files(parquet_files(data) or [Path(data)], labels, use)
     found = _opened(data, labels)
     if isinstance(found, AuditData):
         if use.names:
@@ -53,6 +56,37 @@ def load(data: Any, labels: Any, use: Use | None = None) -> AuditData:
             raise ValueError(f"audit: {what} must be left out where the data has no columns, got {name!r}")
         return _with_trusted(found, use.trusted)
     return from_table(found, labels, use)
+
+
+def is_streamed(data: Any, labels: Any, held: str | None) -> bool:
+    """Whether rows stay in their files: those of many Parquet files, or of one that is large.
+
+    Args:
+        data: as it is given to `audit`.
+        labels: the same.
+        held: the name of an argument for which all rows must be in memory, if there is one.
+    """
+    if not isinstance(data, (str, Path)):
+        return False
+    if parquet_files(data):
+        if held is not None:
+            raise ValueError(f"audit: {held} must be left out for many Parquet files, whose rows are not all in memory")
+        return True
+    path = Path(data)
+    large = path.is_file() and path.suffix.lower() in SUFFIXES and parquet_length(path) > MOST_ROWS
+    return large and held is None and isinstance(labels, str)
+
+
+def from_files(files: Sequence[Path], labels: Any, use: Use) -> AuditData:
+    """Parquet files that together may be larger than memory."""
+    from .large.load import load_rows
+
+    rows = open_rows(files)
+    if not isinstance(labels, str):
+        raise ValueError("audit: label must be given: the name of a column")
+    _check_columns(rows.columns, use, [labels])
+    data = load_rows(rows, labels, use)
+    return data if isinstance(use.trusted, str) else _with_trusted(data, use.trusted)
 
 
 def _opened(data: Any, labels: Any) -> AuditData | Table:
@@ -93,7 +127,9 @@ def read(source: str, labels: Any) -> AuditData | Table:
         names = [file.relative_to(path).as_posix() for file in files]
         return from_images(files, values, clean_list(values, "file", names), files=names)
     if not path.is_file():
-        raise FileNotFoundError(f"audit: {source} must be a file, a folder of images, or hub:owner/name; not found")
+        raise FileNotFoundError(
+            f"audit: {source} must be a file, a folder of images or of Parquet files, or hub:owner/name; not found"
+        )
     if path.suffix.lower() == ".npy":
         values = read_array(labels) if isinstance(labels, (str, Path)) else _required(labels)
         return from_tensor(torch.from_numpy(np.ascontiguousarray(_numbers(path))), values)
@@ -127,11 +163,7 @@ def from_table(table: Table, labels: Any, use: Use) -> AuditData:
     several = (
         isinstance(labels, (tuple, list)) and 0 < len(labels) < len(frame) and all(each in names for each in labels)
     )
-    for what, name in [*use.names.items(), *(("label", each) for each in (labels if several else [labels]))]:
-        if isinstance(name, str) and name not in names:
-            raise ValueError(
-                f"audit: {what.partition('[')[0]} must be a column, one of {', '.join(names)}; got {name!r}"
-            )
+    _check_columns(names, use, labels if several else [labels])
     rows = np.arange(len(frame))
     votes, values = None, labels
     if several and len(labels) == 1:
@@ -181,6 +213,14 @@ def from_table(table: Table, labels: Any, use: Use) -> AuditData:
     )
 
 
+def _check_columns(names: Sequence[str], use: Use, labels: Sequence[Any]) -> None:
+    for what, name in [*use.names.items(), *(("label", each) for each in labels)]:
+        if isinstance(name, str) and name not in names:
+            raise ValueError(
+                f"audit: {what.partition('[')[0]} must be a column, one of {', '.join(names)}; got {name!r}"
+            )
+
+
 def _votes_of_columns(frame: Any, labels: list[str]) -> Votes:
     """Several label columns, one for each annotator."""
     items = np.tile(np.arange(len(frame)), len(labels))
@@ -218,7 +258,7 @@ def _with_trusted(data: AuditData, trusted: Any) -> AuditData:
     number = len(data.row) + len(data.skipped)
     if len(values) != number:
         raise ValueError(f"audit: trusted must be one truth value for each of the {number:,} rows, got {len(values):,}")
-    chosen = np.array([not is_missing(value) and str(value).strip().lower() not in NO for value in values], dtype=bool)
+    chosen = np.array([is_true(value) for value in values], dtype=bool)
     return replace(data, trusted=chosen[data.row])
 
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .columns import Columns, as_dates, as_numbers, date_parts, sort_columns
+from .columns import Columns, as_dates, as_numbers, date_parts, lenient_dates, lenient_numbers, sort_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,10 +67,9 @@ def _learn(name: str, column: pd.Series[Any], kind: str) -> Learned | None:
 def _apply(learned: Learned, column: pd.Series[Any]) -> Floats:
     """The features of a column; what is no number or date counts as missing, a category not seen before as none."""
     if learned["kind"] == "number":
-        numbers = as_numbers(column)
-        return _scaled(learned, _lenient(column) if numbers is None else numbers)
+        return _scaled(learned, lenient_numbers(column))
     if learned["kind"] == "date":
-        parts = date_parts(_lenient_dates(column))
+        parts = date_parts(lenient_dates(column))
         turns = [(parts[turn][:, None] == np.array(learned[turn])).astype(np.float32) for turn in TURNS]
         scaled = [_scaled(learned[part], parts[part]) for part in ("time", "hour") if learned[part] is not None]
         return np.concatenate([*scaled, *turns], 1)
@@ -86,26 +85,6 @@ def _apply(learned: Learned, column: pd.Series[Any]) -> Floats:
 
 def _texts(column: pd.Series[Any]) -> NDArray[np.str_]:
     return column.astype("string").fillna("").to_numpy(dtype=object).astype(str)  # type: ignore[no-any-return]
-
-
-def _lenient(column: pd.Series[Any]) -> NDArray[np.float64]:
-    """Numbers, with NaN for what is none."""
-    import pandas as pd
-
-    numbers: NDArray[np.float64] = pd.to_numeric(column.astype("string"), errors="coerce").to_numpy(
-        dtype=np.float64, na_value=np.nan
-    )
-    return numbers
-
-
-def _lenient_dates(column: pd.Series[Any]) -> pd.DatetimeIndex:
-    """Dates, with NaT for what is none."""
-    import pandas as pd
-
-    dates = as_dates(column)
-    if dates is not None:
-        return dates
-    return pd.DatetimeIndex(pd.to_datetime(column.astype("string"), errors="coerce", format="mixed", utc=True))
 
 
 def _learn_numbers(numbers: NDArray[np.float64]) -> Learned | None:

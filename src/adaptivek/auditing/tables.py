@@ -183,7 +183,7 @@ def _read_parquet(path: Path, label: str | None) -> Table:
 
     pictures = [name for name in table.column_names if _is_image(table, name)]
     frame = table.drop_columns(pictures).to_pandas()
-    names = _class_names(table.schema.metadata or {})
+    names = named_classes(table.schema.metadata or {})
     if not pictures:
         return Table(frame, write, names)
     cells = table.column(pictures[0]).to_pylist()
@@ -215,7 +215,7 @@ def _file(cell: Any) -> str:
     return str(cell["path"] or "") if isinstance(cell, dict) else ""
 
 
-def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
+def named_classes(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     """Names of classes that the Hub's library has written into the file."""
     try:
         features = json.loads(metadata[b"huggingface"])["info"]["features"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..auditing.large.fetched import Fetched
 from ..backend.checks import check_number
 from ..support.images import read_image
 from .style import AS_IT_IS, INK, MUTED, Axes, Figure, PowerNorm, axes_for, pyplot, short
@@ -97,6 +98,8 @@ def _contact_sheet(result: AuditResult, places: NDArray[Any], columns: int) -> F
 
 def _table(result: AuditResult, places: NDArray[Any]) -> Figure:
     content = None if result.given is None else result.given.content
+    if isinstance(content, Fetched):
+        content.read(places)
     texts = [short(_text(content, int(place)), TEXT) for place in places]
     wrapped = [textwrap.wrap(text, 70) or [""] for text in texts]
     heights = [0.12 + 0.17 * len(lines) for lines in wrapped]

@@ -1,0 +1,124 @@
+"""The audit of Parquet files that are not held in memory: rows a second, memory, and how well noisy rows are found.
+
+python benchmarks/audit_large.py                          # a table of 20 columns: 100,000 and 1 million rows
+python benchmarks/audit_large.py --rows 10000000          # ten million
+python benchmarks/audit_large.py --kind text --rows 1000000
+
+Rows are made file by file, as they would come from elsewhere, and the labels of some are then replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from sklearn.metrics import roc_auc_score
+
+import adaptivek
+from adaptivek.auditing.held_out import Progress
+from adaptivek.noise import Directed, corrupt
+
+CLASSES = 6
+OF_A_FILE = 250_000
+WORDS, LENGTH = 20_000, 60  #: different words, and of a text
+CITIES = np.array(["Paris", "Rome", "Bonn", "Oslo", "Riga", "Bern", "Graz", "Lyon"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--kind", choices=["table", "text"], default="table")
+    parser.add_argument("--rate", type=float, default=0.2)
+    parser.add_argument("--progress", action="store_true", help="print how far it is")
+    given = parser.parse_args()
+    print("| rows | files | MB | seconds | rows a second | peak MB | true | ratio (interval) | flagged | AUROC |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for rows in given.rows:
+        # a process each: the peak is that of this run alone
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            print(pool.submit(measure, rows, given.kind, given.rate, given.progress).result(), flush=True)
+
+
+def measure(rows: int, kind: str, rate: float, shown: bool) -> str:
+    """A line of the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        data, out = Path(folder) / "data", Path(folder) / "audit"
+        noisy = write(data, rows, kind, rate)
+        size = sum(file.stat().st_size for file in data.iterdir())
+        started = time.perf_counter()
+        result = adaptivek.audit(data, "label", folder=out, progress=told(started) if shown else None)
+        seconds = time.perf_counter() - started
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        files, score = len(list(data.iterdir())), np.concatenate([read(part) for part in sorted(out.glob("issues/*"))])
+        ratio = f"{result.noise_ratio:.3f} ({result.noise_ratio_low:.3f} to {result.noise_ratio_high:.3f})"
+        return (
+            f"| {rows:,} | {files} | {size / 1e6:,.0f} | {seconds:.0f} | {rows / seconds:,.0f} | {peak:,.0f} | "
+            f"{noisy.mean():.3f} | {ratio} | {result.is_issue.sum():,} | {roc_auc_score(noisy, -score):.4f} |"
+        )
+
+
+def read(part: Path) -> np.ndarray:
+    return pq.read_table(part, columns=["score"])["score"].to_numpy()
+
+
+def told(started: float) -> Progress:
+    def tell(done: int, total: int) -> None:
+        print(f"{time.perf_counter() - started:.0f} s: {done} of {total}", flush=True)
+
+    return tell
+
+
+def write(folder: Path, rows: int, kind: str, rate: float) -> np.ndarray:
+    """Files of rows; which labels are noisy."""
+    folder.mkdir()
+    noisy = []
+    make = table if kind == "table" else texts
+    for number, start in enumerate(range(0, rows, OF_A_FILE)):
+        count = min(OF_A_FILE, rows - start)
+        true = np.random.default_rng([1, number]).integers(0, CLASSES, count)
+        labels = corrupt(true, Directed(rate), classes=CLASSES, seed=number)[0].numpy()
+        noisy.append(labels != true)
+        frame = make(true, np.random.default_rng([2, number]))
+        frame["label"] = labels
+        frame.to_parquet(folder / f"{number:05d}.parquet", index=False)
+    return np.concatenate(noisy)
+
+
+def table(true: np.ndarray, rng: np.random.Generator) -> pd.DataFrame:
+    """Twenty columns: numbers, some of them missing, categories and a date; each class is two clusters."""
+    centres = np.random.default_rng(0).normal(0, 1.1, (2 * CLASSES, 12))
+    x = centres[2 * true + rng.integers(0, 2, len(true))] + rng.normal(0, 1, (len(true), 12))
+    frame = pd.DataFrame(x.astype(np.float32), columns=[f"x{number}" for number in range(12)])
+    frame.loc[rng.random(len(true)) < 0.02, "x0"] = np.nan
+    for number in range(4):
+        frame[f"noise{number}"] = rng.normal(0, 1, len(true)).astype(np.float32)
+    frame["stars"] = rng.integers(1, 6, len(true))
+    frame["city"] = CITIES[(true + rng.integers(0, 5, len(true))) % len(CITIES)]
+    frame["kind"] = np.array(["a", "b", "c"])[rng.integers(0, 3, len(true))]
+    frame["day"] = np.datetime64("2024-01-01") + rng.integers(0, 365, len(true)).astype("timedelta64[D]")
+    return frame
+
+
+def texts(true: np.ndarray, rng: np.random.Generator) -> pd.DataFrame:
+    """Words by Zipf's law; in each class some of them are three times as frequent."""
+    words = np.array([f"w{number}" for number in range(WORDS)])
+    lines = np.empty(len(true), object)
+    for code in range(CLASSES):
+        mine = np.flatnonzero(true == code)
+        share = 1 / np.arange(10, WORDS + 10)
+        share[np.random.default_rng([3, code]).permutation(WORDS)[: WORDS // 20]] *= 3
+        drawn = np.searchsorted(np.cumsum(share / share.sum()), rng.random((len(mine), LENGTH))).clip(max=WORDS - 1)
+        lines[mine] = [" ".join(words[row]) for row in drawn]
+    return pd.DataFrame({"review": lines})
+
+
+if __name__ == "__main__":
+    main()

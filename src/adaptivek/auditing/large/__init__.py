@@ -1,0 +1,1 @@
+"""The audit of Parquet files that together are larger than memory."""
