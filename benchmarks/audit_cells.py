@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from adaptivek.noise import InstanceDependent, PairFlip, Symmetric, corrupt
 
 DATA = Path(os.environ.get("ADAPTIVEK_DATA", "data"))
-#: not looked at while the audit was made
+#: nothing of the audit was chosen by these
 HELD_BACK = ("manifesto_crowd", "weak_trec", "weak_sms", "chnsenticorp_golden", "cifar10_h")
 
 

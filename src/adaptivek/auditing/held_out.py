@@ -164,22 +164,21 @@ def pool_weights(predictions: list[Floats], labels: Codes, taught: Mask | None =
     from scipy.optimize import minimize
 
     logs = np.stack([np.log(np.maximum(p, LEAST)) for p in predictions])  # (models, rows, classes)
-    models, _, classes = logs.shape
-    rows = np.arange(len(labels)) if taught is None else np.flatnonzero(taught)
-    seen, own = logs[:, rows], labels[rows]
-    of_labels = seen[:, np.arange(len(rows)), own]
-    shares, mean = np.bincount(own, minlength=classes) / len(rows), of_labels.mean(1)
+    models, rows, classes = logs.shape
+    taught = np.ones(rows, bool) if taught is None else taught
+    each = taught / taught.sum()  # the weight of a row: rows are not taken apart, or there would be two such tables
+    mean, shares = logs[:, np.arange(rows), labels] @ each, np.bincount(labels, each, classes)
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         of_models, of_classes = weights[:models], weights[models:]
-        z = np.tensordot(of_models, seen, 1) + of_classes
+        z = np.tensordot(of_models, logs, 1) + of_classes
         top = z.max(1, keepdims=True)
         p = np.exp(z - top)
         total = p.sum(1, keepdims=True)
-        p /= total
-        likelihood = of_models @ mean + of_classes @ shares - (np.log(total) + top).mean()
-        pull = CLASS_PRIOR / len(rows) * of_classes
-        slope = np.append(np.einsum("nk,mnk->m", p, seen) / len(rows) - mean, p.mean(0) - shares + pull)
+        p *= each[:, None] / total
+        likelihood = of_models @ mean + of_classes @ shares - each @ (np.log(total) + top)[:, 0]
+        pull = CLASS_PRIOR / taught.sum() * of_classes
+        slope = np.append(np.einsum("nk,mnk->m", p, logs) - mean, p.sum(0) - shares + pull)
         return float(pull @ of_classes / 2 - likelihood), slope
 
     start = np.append(np.full(models, 1 / models), np.zeros(classes))
