@@ -13,22 +13,8 @@ from packaging.requirements import Requirement
 nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
 
-#: what users install; the tools of this repository are taken as new as they come
-EXTRAS = (
-    "all",
-    "audit",
-    "cli",
-    "data",
-    "encoder",
-    "hf",
-    "lightning",
-    "plots",
-    "ray",
-    "report",
-    "search",
-    "sklearn",
-    "theory",
-)
+#: extras of this repository's own tools, which are taken as new as they come
+TOOLS = {"benchmarks", "dev", "docs", "release", "test"}
 
 
 @nox.session(python=["3.11", "3.12", "3.13"])
@@ -43,14 +29,15 @@ def oldest(session: nox.Session) -> None:
     """With PyTorch, NumPy and each library of the extras in the oldest version that pyproject.toml allows."""
     lowest = Path(session.create_tmp(), "lowest.txt")
     lowest.write_text("\n".join(_lowest()))
-    session.install("--constraint", str(lowest), f".[test,{','.join(EXTRAS)}]")
+    session.install("--constraint", str(lowest), ".[all,dev]")
     _pytest(session, "-W", "default")  # old libraries warn of their own doings: here that is no error
 
 
 def _lowest() -> list[str]:
     """`torch>=2.4` as `torch==2.4`; a library with two bounds is an error of pip's, so it has one."""
     project = nox.project.load_toml("pyproject.toml")["project"]
-    listed = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in EXTRAS)]
+    extras = project["optional-dependencies"]
+    listed = [project["dependencies"], *(extras[name] for name in extras if name not in TOOLS)]
     asked = (Requirement(line) for lines in listed for line in lines)
     return sorted({str(each).replace(">=", "==") for each in asked if each.specifier})
 
