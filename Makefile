@@ -51,7 +51,7 @@ dist: $(VENV)/release
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/check-wheel-contents dist/*.whl
 
-# the tests on every Python that is here, and on the oldest PyTorch; ARGS go to pytest
+# the tests on every Python that is here, and on the oldest libraries; ARGS go to pytest
 SESSIONS ?= tests-3.11 tests-3.12 tests-3.13 oldest
 test-matrix: $(VENV)/release
 	$(BIN)/nox --session $(SESSIONS) -- $(ARGS)

@@ -22,12 +22,12 @@ class MeanLoss(NamedTuple):
 @adaptivek.register
 @dataclass(frozen=True)
 class BelowMean(adaptivek.Method[MeanLoss]):
-    """Keep the samples whose loss is at most ``factor`` times the mean of late."""
+    """Keep the samples whose loss is at most ``factor`` times the recent mean."""
 
     factor: float = 1.5
 
     name: ClassVar[str] = "below-mean"
-    summary: ClassVar[str] = "keeps losses up to a multiple of the mean of late"
+    summary: ClassVar[str] = "keeps losses up to a multiple of the recent mean"
     paper: ClassVar[str] = "an example"
     wants_warmup: ClassVar[bool] = True
 

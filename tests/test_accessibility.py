@@ -9,6 +9,8 @@ import pytest
 
 from adaptivek.auditing.page import Shown, write_page
 from adaptivek.experiments.report.page import write
+from adaptivek.theory import page as theory
+from adaptivek.theory.figures import densities
 
 from .browser import Browser, find
 from .made_audit import audit, picture
@@ -41,6 +43,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     runs = [*grid(["mnist"], (0.1, 0.4), (*METHODS, "label-memory"), seeds=(0, 1)), *grid(["imdb"], (0.4,), seeds=(0,))]
     runs[0] = dataclasses.replace(runs[0], epochs=[], details=[], failure="out of memory")
     found = {"report": write(runs, folder / "report")}
+    table = theory.Table("Errors", "In units of the loss.", ("method", *"abcdefgh"), (("SGD", *["0.123456"] * 8),))
+    figure = theory.Picture("mixture", "Losses of clean and noisy samples.", densities(theory.Setting().mixture()))
+    found["theory"] = theory.write(folder, [table], [figure])[-1]
     result = audit(
         [0, 1, 0, 1] * 10, [1, 0, 0, 1] * 10, [0.1, 0.2, 0.8, 0.9] * 10, ["cat", "dog"],
         warnings=["The audit is not to be trusted."], skipped=[(7, "empty text")],
@@ -66,7 +71,7 @@ def test_what_cannot_be_read_is_noticed(browser, tmp_path):
     assert any(line.startswith("html-has-lang") for line in found)
 
 
-@pytest.mark.parametrize("kind", ["report", "text", "image", "table"])
+@pytest.mark.parametrize("kind", ["report", "theory", "text", "image", "table"])
 @pytest.mark.parametrize(
     ("width", "dark"), [(1280, False), (1280, True), (390, True)], ids=["desktop-light", "desktop-dark", "phone-dark"]
 )

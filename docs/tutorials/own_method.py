@@ -29,7 +29,7 @@ check = True
 # Adaptive-k keeps or drops: a sample just above the threshold counts nothing. Let us soften that: the weight falls
 # from 1 to 0 around the recent mean loss, as a logistic curve of the loss.
 #
-# What changes from step to step, here the mean of late, is the *state*: a tuple of tensors that goes in and comes out.
+# What changes from step to step, here the recent mean, is the *state*: a tuple of tensors that goes in and comes out.
 # The fields of the class are the *parameters*.
 
 
@@ -40,7 +40,7 @@ class MeanLoss(NamedTuple):
 
 @dataclass(frozen=True)
 class SoftThreshold(adaptivek.Method[MeanLoss]):
-    """A sample counts by how far its loss is below twice the mean of late."""
+    """A sample counts by how far its loss is below twice the recent mean."""
 
     width: float = 0.25
 

@@ -28,9 +28,9 @@ except ImportError:
 DESCRIPTION = f"""\
 Train good models on badly labelled data (adaptivek {__version__}).
 
-Noisy labels have high loss. After some plain training, Adaptive-k keeps only the samples of each
-mini-batch whose loss is at most a threshold that a moving average supplies: no noise ratio to guess,
-no second model. The share it leaves out tells how noisy the data is.
+A network memorises noisy labels. The default method, label memory, weighs each label against what the
+network has predicted for its row so far, and learns less from labels that lose: no noise ratio to
+guess, no second network, no clean data. The audit finds noisy labels before you train.
 
   adaptivek audit reviews.csv --label sentiment --out audit   which labels are noisy, and how many
   adaptivek fit reviews.csv --label sentiment --out fitted    a network trained on what its labels are likely to be

@@ -29,7 +29,7 @@ class Line(NamedTuple):
 
 
 def losses(history: History, *, ax: Axes | None = None, bins: int = 40) -> Axes:
-    """Histogram of the losses of samples that were kept and that were left out, of late, with the threshold.
+    """Histogram of the recent losses of samples that were kept and of those left out, with the threshold.
 
     Where the two lie apart, the loss tells noisy labels from clean ones; where what is left out has low losses, either
     the method goes by something else or noisy labels have been memorised.

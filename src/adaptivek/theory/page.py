@@ -238,10 +238,12 @@ def _taus(setting: Setting) -> list[float]:
 
 
 def _html(table: Table) -> str:
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in table.header)
+    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in table.header)
     body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
     title, note = html.escape(table.title), html.escape(table.note)
-    return f"<h2>{title}</h2><p>{note}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    rows = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    # a region that takes the focus: so the keyboard can scroll a wide table
+    return f'<h2>{title}</h2><p>{note}</p><div role="region" aria-label="{title}" tabindex="0">{rows}</div>'
 
 
 PAGE = """<!doctype html>
@@ -250,19 +252,20 @@ PAGE = """<!doctype html>
 <style>
 :root {{ color-scheme: light dark; }}
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
-table {{ border-collapse: collapse; display: block; overflow-x: auto; }}
+table {{ border-collapse: collapse; }}
+[role="region"] {{ overflow-x: auto; }}
 th, td {{ text-align: right; padding: .25rem .8rem; border-bottom: 1px solid #8886;
   font-variant-numeric: tabular-nums; }}
 th:first-child, td:first-child {{ text-align: left; }}
 figure {{ margin: 2rem 0; }}
 img {{ max-width: 100%; background: white; border-radius: .4rem; }}
 figcaption {{ opacity: .8; }}
-</style></head><body>
+</style></head><body><main>
 <h1>The theory of Adaptive-k</h1>
 <p>Losses of samples with clean labels are normal, those with noisy labels are normal with a higher mean. The error of a
 method is the mean squared error of the losses it trains on against the mean of the clean ones.</p>
 {tables}
 <h2>Figures</h2>
 {figures}
-</body></html>
+</main></body></html>
 """
