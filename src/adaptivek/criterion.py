@@ -174,6 +174,7 @@ class Selection(MethodModule):
             )
         target = self._fit(output, target)
         self._check_step(target.shape, None, index)
+        self._move_to(output.device)
         _, outcome, targets, mine = self._step(Inputs(logits=output, labels=target, rows=_flat(index)))
         weights = outcome.weights[mine]
         self._last.decided, self._last.shape = torch.cat([weights, outcome.confidence[mine]]), target.shape
@@ -285,11 +286,14 @@ class Selection(MethodModule):
                 checks.check_rows("Selection", index, self.rows)
             self._looked_at_rows = True
 
-    def _run(self, function: Function, shape: torch.Size, x: Tensor, *others: Tensor | None) -> Tensor:
-        if self.tally_nonfinite.device != x.device:  # what it replaces has nothing to move, so nobody thinks of it
+    def _move_to(self, device: torch.device) -> None:
+        if self.tally_nonfinite.device != device:  # what it replaces has nothing to move, so nobody thinks of it
             if torch.compiler.is_compiling():
-                raise RuntimeError(f"Selection: move it to {x.device} before compiling: criterion.to(...)")
-            self.to(x.device)
+                raise RuntimeError(f"Selection: move it to {device} before compiling: criterion.to(...)")
+            self.to(device)
+
+    def _run(self, function: Function, shape: torch.Size, x: Tensor, *others: Tensor | None) -> Tensor:
+        self._move_to(x.device)
         if self.cuda_graph and replayable(x) and process_group(self.distributed) is None:
             loss, decided = self._replay(function, self._replay_key(), x, *others)
         else:
