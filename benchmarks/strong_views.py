@@ -253,13 +253,12 @@ def run_all(given: argparse.Namespace) -> None:
 def table(lines: Sequence[Line], without: Sequence[Line]) -> str:
     """A row for each way to train on the worse labels: first those ``without`` views, then the variants."""
     found: dict[tuple[str, int], list[Line]] = {}
-    for line in without:
+    for line in worse(without):
         found.setdefault((f"{line['method']}, no views", RECIPE.epochs), []).append(
             line | {"network": line["accuracy"]}
         )
-    for line in lines:
+    for line in worse(lines):
         found.setdefault((GONE.get(line["variant"], line["variant"]), line["epochs"]), []).append(line)
-    found = {key: of for key, of in found.items() if of[0]["column"] == "worse_label"}
     columns = {"network": 100, "average": 100, "targets": 100}
     columns |= {"times_plain": 1} if any("times_plain" in line for of in found.values() for line in of) else {}
     text = [["variant", "epochs", "seeds", *columns], ["---"] * (3 + len(columns))]
@@ -270,7 +269,7 @@ def table(lines: Sequence[Line], without: Sequence[Line]) -> str:
 
 def course(lines: Sequence[Line]) -> str:
     """Network and averaged network of each variant, epoch by epoch."""
-    shown = [line for line in lines if line["column"] == "worse_label" and line["variant"] in VARIANTS]
+    shown = [line for line in worse(lines) if line["variant"] in VARIANTS]
     epochs = sorted({part["epoch"] for line in shown for part in line["trace"] if part["epoch"] % 10 == 0})
     text = [["variant", *map(str, epochs)], ["---"] * (1 + len(epochs))]
     for line in shown:
@@ -279,6 +278,10 @@ def course(lines: Sequence[Line]) -> str:
             cells = [mean([trace[epoch]], key, 100) if epoch in trace else "-" for epoch in epochs]
             text.append([f"{line['variant']}, {key}", *cells])
     return "\n".join(f"| {' | '.join(row)} |" for row in text)
+
+
+def worse(lines: Sequence[Line]) -> list[Line]:
+    return [line for line in lines if line["column"] == "worse_label"]
 
 
 def mean(lines: Sequence[Line], key: str, unit: int) -> str:
