@@ -1,11 +1,13 @@
 """CIFAR-10 with the labels that people gave it: strong views in several variants, raced.
 
-    python benchmarks/strong_views.py --npz FOLDER --variants memory posterior --seeds 0 1 2
-    python benchmarks/strong_views.py --labels cifar10n/train.parquet --variants "memory:epochs=60,alpha=0.5"
+    python benchmarks/strong_views.py run --labels cifar10n/train.parquet --variants memory posterior --seeds 0 1 2
+    python benchmarks/strong_views.py run --npz FOLDER --variants "memory:epochs=60,alpha=0.5"
+    python benchmarks/strong_views.py table
 
 A variant is a name, with other settings if need be. One line of JSON for each variant and seed: test accuracy at the
 end, of the network and of the averaged one; seconds of training, and those that plain training by the recipe of cifar10
-takes in the same process, from a few epochs of it; how many targets of the last epoch are the true class.
+takes in the same process, from a few epochs of it; how many targets of the last epoch are the true class. Times mean
+something where nothing else is at work. The table has beside them what benchmarks/human_labels.py measured.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ import dataclasses
 import io
 import json
 import os
+import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,15 +30,15 @@ import torch.nn.functional as F
 from measurements import read_lines
 from torch import Tensor, nn
 
-from adaptivek import Batch, Decision, Method, Selection, StrongViews, Task, register
+from adaptivek import Selection, StrongViews
 from adaptivek.experiments.data import Split, load, sources
 from adaptivek.experiments.spec import RECIPES
-from adaptivek.method import observed
-from adaptivek.methods.confusion import count_confusion, no_counts, odds_and_trust
 from adaptivek.networks import make_model
 from adaptivek.networks.views import PAD, augment
 
 RECIPE = RECIPES["cifar10"]
+RESULTS = Path("results/beyond")
+Line = dict[str, Any]
 TIMED = 2  # epochs of plain training, after one that is not
 
 
@@ -51,9 +54,6 @@ class Variant:
     decay: float = 0.99
     alpha: float = 1.0
     changes: int = 2
-    consistency: float = 0.0
-    balance: float = 0.0
-    rounds: int = 1  #: of so many epochs together: each begins with fresh weights, and with what is remembered
 
 
 VARIANTS = {
@@ -61,87 +61,15 @@ VARIANTS = {
     "truth": Variant("vanilla", labels="true"),
     "noisy": Variant("vanilla"),
     "memory": Variant(),
-    "memory-consistent": Variant(consistency=1.0),
-    "memory-balanced": Variant(balance=1.0),
     "memory-unmixed": Variant(alpha=0.0),
     "posterior": Variant("label-posterior"),
-    "posterior-slow": Variant("label-posterior:beta=0.9,strength=0", decay=0.997),
-    "belief": Variant("belief"),
-    "sieve": Variant("sieve", consistency=0.5),
-    "memory-twice": Variant(rounds=2),
     "sat": Variant("sat"),
 }
-
-
-class Beliefs(NamedTuple):
-    predictions: Tensor  #: (rows, classes) moving average of the judge's predictions
-    visits: Tensor  #: (rows,)
-    confusion: Tensor  #: see `adaptivek.methods.confusion`
-    horizon: Tensor
-
-
-@dataclass(frozen=True)
-class Belief(Method[Beliefs]):
-    """Bayes' rule alone: remembered predictions times how likely each class gives the label, sharpened."""
-
-    beta: float = 0.8
-    power: float = 2.0  #: by which what follows is sharpened
-    faith: float = 0.5  #: in the confusion counts; predictions that were learned from noisy labels have them in part
-    warm: float = 5.0  #: visits over which the label's share falls in half
-
-    name: ClassVar[str] = "belief"
-    summary: ClassVar[str] = "remembered predictions and confusion counts"
-    paper: ClassVar[str] = "this benchmark"
-    needs_classes: ClassVar[bool] = True
-    needs_logits: ClassVar[bool] = True
-    needs_rows: ClassVar[bool] = True
-    tables: ClassVar[tuple[str, ...]] = ("predictions", "visits")
-
-    def init(self, task: Task) -> Beliefs:
-        rows = torch.tensor(float(task.rows or 1))
-        return Beliefs(task.per_row_and_class(0.0), task.per_row(0.0), no_counts(task.classes or 0), rows)
-
-    def look(self, state: Beliefs, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """What is remembered with today's prediction, what follows from it and the label, and what changes."""
-        assert batch.logits is not None
-        assert batch.labels is not None
-        p = batch.logits.detach().softmax(-1)
-        far = (1 / (state.visits + 1)).clamp(min=1 - self.beta).unsqueeze(-1)
-        moved = state.predictions + far * (p - state.predictions)
-        odds, _ = odds_and_trust(state.confusion, batch.labels)
-        belief = (moved.clamp(1e-6) * odds**self.faith) ** self.power
-        counts = count_confusion(state.confusion, state.horizon, moved, batch)
-        changed = {"predictions": moved, "visits": state.visits + 1, "confusion": counts}
-        return moved, belief / belief.sum(-1, keepdim=True), changed
-
-    def step(self, state: Beliefs, batch: Batch) -> Decision:
-        _, belief, changed = self.look(state, batch)
-        label = observed(batch)
-        share = 0.5 ** (state.visits / self.warm).unsqueeze(-1)
-        targets = share * label + (1 - share) * belief
-        return Decision(batch.valid, changed, targets=targets, confidence=(belief * label).sum(-1).clamp(0, 1))
-
-
-@dataclass(frozen=True)
-class Sieve(Belief):
-    """Labels that are believed stay; of others what is believed surely is learned, and the rest is left out."""
-
-    sure: float = 0.8
-
-    name: ClassVar[str] = "sieve"
-
-    def step(self, state: Beliefs, batch: Batch) -> Decision:
-        _, belief, changed = self.look(state, batch)
-        label = observed(batch)
-        agrees = (belief * label).sum(-1) >= 0.5
-        early = state.visits < self.warm
-        weights = agrees | early | (belief.amax(-1) >= self.sure)
-        targets = torch.where((agrees | early).unsqueeze(-1), label, belief)
-        return Decision(weights & batch.valid, changed, targets=targets, confidence=agrees.to(label.dtype))
-
-
-register(Belief)
-register(Sieve)
+#: variants that were measured, did not win, and are no more
+GONE = {
+    "memory-balanced": "memory, classes predicted as often as observed",
+    "belief": "Bayes' rule over averaged predictions",
+}
 
 
 def variant(text: str) -> Variant:
@@ -200,14 +128,14 @@ class Trainer:
 
     def __init__(self, chosen: Variant, views: bool, seed: int, data: Split, labels: Tensor) -> None:
         torch.manual_seed(seed)
-        self.chosen, self.data, self.seed, self.device = chosen, data, seed, data.x.device
+        self.chosen, self.data, self.device = chosen, data, data.x.device
         self.labels = labels if chosen.labels == "observed" else data.y
         self.model = make_model(RECIPE.network, data.inputs, data.classes, seed).to(self.device)
         self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.criterion = Selection(chosen.method, warmup=0, rows=len(labels), classes=data.classes).to(self.device)
         self.views = None
         if views:
-            settings = {name: getattr(chosen, name) for name in ("decay", "alpha", "changes", "consistency", "balance")}
+            settings = {"decay": chosen.decay, "alpha": chosen.alpha, "changes": chosen.changes}
             self.views = StrongViews(self.model, self.criterion, **settings)
         self.optimizer = torch.optim.SGD(
             self.model.parameters(), chosen.rate, momentum=RECIPE.momentum, weight_decay=RECIPE.weight_decay
@@ -219,7 +147,7 @@ class Trainer:
     def learning_rate(self, step: int) -> float:
         """Of a step from the beginning: a tenth of the way up, then down to nothing; or the recipe's steps."""
         chosen = self.chosen
-        done = step / (chosen.epochs * self.steps) * chosen.rounds % 1
+        done = step / (chosen.epochs * self.steps)
         if chosen.schedule == "step":
             return chosen.rate * RECIPE.decay_factor ** int(done * RECIPE.epochs / RECIPE.decay_every)
         return chosen.rate * min((done + 0.001) / 0.1, (1 - done) / 0.9)
@@ -228,11 +156,6 @@ class Trainer:
         """An epoch."""
         self.wait()
         started = time.perf_counter()
-        if self.views is not None and self.epoch and self.epoch * self.chosen.rounds % self.chosen.epochs == 0:
-            fresh = make_model(RECIPE.network, self.data.inputs, self.data.classes, self.seed + self.epoch)
-            self.model.load_state_dict(fresh.state_dict())
-            self.optimizer.state.clear()
-            self.views.restart()
         self.model.train()
         self.right.zero_()
         for rows in torch.randperm(len(self.labels), device=self.device).split(self.batch)[: self.steps]:
@@ -305,19 +228,8 @@ def plain_seconds(data: Split, labels: Tensor) -> float:
     return trainer.seconds / TIMED * RECIPE.epochs
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--npz", type=Path, help="folder with c1.npz, c2.npz, c3.npz and cl.npz")
-    source.add_argument("--labels", type=Path, help="Parquet file with the human labels; the images as cifar10")
-    parser.add_argument("--column", default="worse_label", choices=["worse_label", "aggre_label"])
-    parser.add_argument("--variants", nargs="+", default=["memory"], help=", ".join(VARIANTS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--epochs", type=int, help="in place of the variant's own")
-    parser.add_argument("--rows", type=int, help="the first so many rows alone, to try it out")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--out", type=Path, default=Path("results/beyond/strong_views.jsonl"))
-    given = parser.parse_args()
+def run_all(given: argparse.Namespace) -> None:
+    """One seed of every variant after the other; a line is written as soon as it is known."""
     for name in given.variants:
         variant(name)  # before anything takes long
     torch.backends.cudnn.benchmark = True
@@ -336,6 +248,68 @@ def main() -> None:
             with given.out.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             print(f"{name}: {line['seconds']} s, {line['times_plain']} times plain training", flush=True)
+
+
+def table(lines: Sequence[Line], without: Sequence[Line]) -> str:
+    """A row for each way to train on the worse labels: first those ``without`` views, then the variants."""
+    found: dict[tuple[str, int], list[Line]] = {}
+    for line in worse(without):
+        found.setdefault((f"{line['method']}, no views", RECIPE.epochs), []).append(
+            line | {"network": line["accuracy"]}
+        )
+    for line in worse(lines):
+        found.setdefault((GONE.get(line["variant"], line["variant"]), line["epochs"]), []).append(line)
+    columns = {"network": 100, "average": 100, "targets": 100}
+    columns |= {"times_plain": 1} if any("times_plain" in line for of in found.values() for line in of) else {}
+    text = [["variant", "epochs", "seeds", *columns], ["---"] * (3 + len(columns))]
+    for (name, epochs), of in found.items():
+        text.append([name, str(epochs), str(len(of)), *(mean(of, key, unit) for key, unit in columns.items())])
+    return "\n".join(f"| {' | '.join(row)} |" for row in text)
+
+
+def course(lines: Sequence[Line]) -> str:
+    """Network and averaged network of each variant, epoch by epoch."""
+    shown = [line for line in worse(lines) if line["variant"] in VARIANTS]
+    epochs = sorted({part["epoch"] for line in shown for part in line["trace"] if part["epoch"] % 10 == 0})
+    text = [["variant", *map(str, epochs)], ["---"] * (1 + len(epochs))]
+    for line in shown:
+        trace = {part["epoch"]: part for part in line["trace"]}
+        for key in ("network", "average"):
+            cells = [mean([trace[epoch]], key, 100) if epoch in trace else "-" for epoch in epochs]
+            text.append([f"{line['variant']}, {key}", *cells])
+    return "\n".join(f"| {' | '.join(row)} |" for row in text)
+
+
+def worse(lines: Sequence[Line]) -> list[Line]:
+    return [line for line in lines if line["column"] == "worse_label"]
+
+
+def mean(lines: Sequence[Line], key: str, unit: int) -> str:
+    values = [unit * line[key] for line in lines if key in line]
+    return f"{statistics.mean(values):.1f}" if values else "-"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("run", help="do what is not done yet")
+    source = command.add_mutually_exclusive_group(required=True)
+    source.add_argument("--npz", type=Path, help="folder with c1.npz, c2.npz, c3.npz and cl.npz")
+    source.add_argument("--labels", type=Path, help="Parquet file with the human labels; the images as cifar10")
+    command.add_argument("--column", default="worse_label", choices=["worse_label", "aggre_label"])
+    command.add_argument("--variants", nargs="+", default=["memory"], help=", ".join(VARIANTS))
+    command.add_argument("--seeds", type=int, nargs="+", default=[0])
+    command.add_argument("--epochs", type=int, help="in place of the variant's own")
+    command.add_argument("--rows", type=int, help="the first so many rows alone, to try it out")
+    command.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    command.add_argument("--out", type=Path, default=RESULTS / "strong_views.jsonl")
+    commands.add_parser("table", help="print the tables")
+    given = parser.parse_args()
+    if given.command == "run":
+        run_all(given)
+    else:
+        lines = read_lines(RESULTS / "strong_views.jsonl")
+        print(table(lines, read_lines(RESULTS / "human_labels.jsonl")), course(lines), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -134,6 +134,7 @@ def test_a_folder_of_another_run_is_refused_and_left_alone(tmp_path):
         (["train", "digits", "--method", "best"], "method must be one of oracle, vanilla, mkl, vanilla+mkl"),
         (["train", "digits", "--noise-rate", "40"], "noise_rate must be a number in [0, 1], got 40.0"),
         (["train", "digits", "--epochs", "0"], "epochs must be a whole number of at least 1, got 0"),
+        (["train", "digits", "--views", "2", "--method", "elr"], "views=2 needs a method that weighs or relabels"),
         (["train", "digits", "--device", "toaster"], "device must be auto or one that is here, got 'toaster'"),
     ],
 )

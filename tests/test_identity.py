@@ -19,6 +19,7 @@ def test_identity_tells_runs_apart_and_nothing_else():
             "network": "notebook-cnn", "epochs": 7, "warmup_epochs": 7, "batch_size": 7, "optimizer": "adam",
             "learning_rate": 0.7, "momentum": 0.7, "weight_decay": 0.7, "decay_every": 7, "decay_factor": 0.7,
             "decay_early": True, "augment": True, "precision": "bfloat16", "average": 0.7, "hold_out": 0.7,
+            "views": 2,
         }.items()),
     ]  # fmt: skip
     assert len(changed) == len(dataclasses.fields(RunSpec)) - 1 + len(dataclasses.fields(Recipe))

@@ -25,7 +25,9 @@ if BENCHMARKS.exists():
     import paper
     import paper_tables
     import sensitivity
+    import strong_views
     import text_recipes
+    from measurements import read_lines
 
 
 def validated(spec, accuracies):
@@ -173,3 +175,23 @@ def test_numbers_older_than_their_code_are_found(tmp_path, monkeypatch):
     write("docs/page.md", text.replace("2 of B", "4 of B"), "numbers printed again")
     (section,) = doc_numbers.sections(tmp_path / "docs/page.md")
     assert doc_numbers.since(doc_numbers.dated(section)[0], files) == []
+
+
+def test_the_page_of_strong_views_has_the_tables_that_are_printed():
+    results, page = BENCHMARKS.parent / "results/beyond", BENCHMARKS.parent / "docs/strong-views.md"
+    lines = read_lines(results / "strong_views.jsonl")
+    text = page.read_text()
+    assert strong_views.table(lines, read_lines(results / "human_labels.jsonl")) in text
+    assert strong_views.course(lines) in text
+    assert not any("seconds" in line or "times_plain" in line for line in lines)  # others were at work
+
+
+def test_seeds_of_a_variant_are_averaged_and_other_labels_left_out():
+    line = {"column": "worse_label", "variant": "memory", "epochs": 80, "network": 0.9, "average": 0.8, "targets": 0.7}
+    other = line | {"network": 0.91, "times_plain": 2.5}
+    without = {"column": "worse_label", "method": "elr", "accuracy": 0.85}
+    found = strong_views.table([line, other, line | {"column": "aggre_label", "network": 0.1}], [without])
+    assert found.splitlines()[2:] == [
+        "| elr, no views | 40 | 1 | 85.0 | - | - | - |",
+        "| memory | 80 | 2 | 90.5 | 80.0 | 70.0 | 2.5 |",
+    ]

@@ -334,7 +334,7 @@ def test_what_was_combined_with_a_method_is_a_column_beside_it():
 
     runs = [
         with_("mkl", 0.7, -0.2), with_("vanilla", 0.5), with_("mkl", 0.9), with_("vanilla", 0.6, average=0.999),
-        with_("oracle", 0.95, average=0.999, hold_out=0.1), with_("gce", 0.8),
+        with_("oracle", 0.95, average=0.999, hold_out=0.1), with_("gce", 0.8), with_("mkl", 0.85, views=2),
     ]  # fmt: skip
     (row,) = rows(runs)  # one setting: nothing of this makes another
     assert {name: row.stat(name, "last").mean for name in row.cells} == {
@@ -343,6 +343,7 @@ def test_what_was_combined_with_a_method_is_a_column_beside_it():
         "vanilla (averaged 0.999)": 0.6,
         "mkl": 0.9,
         "mkl (ratio -20 points)": 0.7,
+        "mkl (strong views)": 0.85,
         "gce": 0.8,
     }
     assert list(row.cells)[-1] == "gce"

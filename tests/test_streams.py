@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -36,14 +38,16 @@ def test_no_two_draws_of_a_run_share_a_stream(begun):
     x, y = torch.rand(40, 1, 8, 8), torch.arange(40) % 4
     recipe = Recipe("digits-cnn", batch_size=5, augment=True, hold_out=0.25)
     for seed in (0, 1, 2**32, 3 * 2**32):  # NumPy cuts a large seed into words
-        for method in ("vanilla", "augdesc", "mixup"):
-            spec = RunSpec("mine", method, "directed", 0.3, seed=seed, recipe=recipe)
+        for method, views in (("vanilla", 1), ("augdesc", 1), ("mixup", 1), ("vanilla", 2)):
+            own = dataclasses.replace(recipe, views=views)
+            spec = RunSpec("mine", method, "directed", 0.3, seed=seed, recipe=own)
             job = prepare(spec, Split(x, y, x, y, 4))
             for epoch in EPOCHS:
                 draws(job, 2, epoch)
-    # order, dropout and augmentation an epoch, for AugDesc the distorted views too, for mixup the pairs
-    assert len(begun) == 4 * (3 * 2 + (3 + 4 + 4) * len(EPOCHS))
-    assert len(set(begun)) == 4 * (2 + 5 * len(EPOCHS))  # the same for all methods, and for nothing else
+    # order, dropout and augmentation an epoch, for AugDesc the distorted views too, for mixup the pairs, for strong
+    # views these and the distortions
+    assert len(begun) == 4 * (4 * 2 + (3 + 4 + 4 + 5) * len(EPOCHS))
+    assert len(set(begun)) == 4 * (2 + 6 * len(EPOCHS))  # the same for all methods, and for nothing else
     assert OFTEN_USED not in begun
 
 

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from adaptivek import METHODS, Selection, StrongViews
 from adaptivek.method import outputs
 from adaptivek.training.distortions import CHANCES, FACTOR, KINDS, strong_view
-from adaptivek.training.views import imbalance
 
 Image = pytest.importorskip("PIL.Image")
 ImageEnhance = pytest.importorskip("PIL.ImageEnhance")
@@ -170,6 +169,24 @@ def test_judging_is_refused_where_it_means_nothing(name: str, shape: tuple[int, 
         Selection(name, warmup=0, rows=3, classes=2).judge(torch.zeros(shape), torch.zeros(3, dtype=torch.long))
 
 
+def test_judging_goes_where_the_logits_are() -> None:
+    criterion = Selection(rows=3, classes=2)
+    logits, labels, rows = (torch.zeros(3, *more, dtype=kind, device="meta") for more, kind in
+                            (((2,), torch.float32), ((), torch.long), ((), torch.long)))  # fmt: skip
+    targets, weights = criterion.judge(logits, labels, rows)
+    assert targets.is_meta
+    assert weights.is_meta
+    assert criterion.tally_step.is_meta
+
+
+@pytest.mark.parametrize("name", ["elr", "co-teaching"])
+def test_methods_that_cannot_judge_are_refused_at_once(name: str) -> None:
+    with pytest.raises(ValueError, match=f"StrongViews: criterion needs a method.*got {name}"):
+        StrongViews(network(), Selection(name, warmup=0, rows=3, classes=2))
+    with pytest.raises(ValueError, match=r"StrongViews: criterion needs .*got the loss <function mse_loss"):
+        StrongViews(network(), Selection("mkl:keep=0.5", loss=F.mse_loss, warmup=0))
+
+
 def network(*extra: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), *extra, nn.Flatten(), nn.Linear(144, 3))
 
@@ -219,7 +236,7 @@ def test_the_loss_is_the_cross_entropy_of_mixed_views_and_targets(monkeypatch: p
     """A slow transcription, one sample at a time, with the chances that are drawn."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
-    views = StrongViews(model, Selection(rows=12, classes=3), consistency=1.0)
+    views = StrongViews(model, Selection(rows=12, classes=3))
     images, labels, rows = batch()
     views(images, labels, rows)  # so that something is remembered
     criterion = copy.deepcopy(views.criterion)
@@ -230,7 +247,6 @@ def test_the_loss_is_the_cross_entropy_of_mixed_views_and_targets(monkeypatch: p
     strong, partners = strong_view(images, torch.rand(12, CHANCES)), torch.randperm(12)
     judged = model(images).detach()
     targets, _ = criterion.judge(judged, labels, rows)
-    targets = (targets + judged.softmax(-1)) / 2
     total = 0.0
     for i, j in enumerate(partners.tolist()):
         logits = model(0.3 * strong[i : i + 1] + 0.7 * strong[j : j + 1])[0].detach()
@@ -250,18 +266,9 @@ def test_it_goes_on_from_a_checkpoint() -> None:
     assert torch.equal(again.average(images), views.average(images))
 
 
-def test_imbalance_is_a_divergence() -> None:
-    labels = torch.tensor([0, 0, 1, 2])
-    assert float(imbalance(torch.tensor([[0.5, 0.25, 0.25]]).log(), labels)) == pytest.approx(0, abs=1e-6)
-    from scipy.stats import entropy
-
-    found = imbalance(torch.tensor([[0.2, 0.2, 0.6], [0.4, 0.4, 0.2]]).log(), labels)
-    assert float(found) == pytest.approx(entropy([0.5, 0.25, 0.25], [0.3, 0.3, 0.4]))
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"decay": 1.0}, "decay"), ({"alpha": -1}, "alpha"), ({"changes": 0.5}, "changes"), ({"balance": -1}, "balance")],
+    [({"decay": 1.0}, "decay"), ({"alpha": -1}, "alpha"), ({"changes": 0.5}, "changes")],
 )
 def test_settings_are_checked(settings: dict[str, float], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=f"StrongViews: {message}"):

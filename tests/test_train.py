@@ -55,7 +55,12 @@ def test_truth_reaches_the_oracle_alone(method, small):
 
 
 @pytest.mark.parametrize(
-    ("method", "options"), [*((method, {}) for method in METHODS), ("vanilla", {"average": 0.9, "hold_out": 0.2})]
+    ("method", "options"),
+    [
+        *((method, {}) for method in METHODS),
+        ("vanilla", {"average": 0.9, "hold_out": 0.2}),
+        ("label-memory", {"views": 2, "batch_size": 30}),
+    ],
 )
 def test_stop_save_load_go_on_is_bit_equal(method, options, small):
     """Stopped during warm-up and after it."""

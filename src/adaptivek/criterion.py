@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .backend.checks import check_given, check_labels, check_number, check_rows, has_values
+from .backend import checks
+from .backend.checks import has_values
 from .backend.cuda_graph import Function, Replay, replayable
 from .backend.distributed import ProcessGroup, for_averaging, gather, process_group
 from .backend.module import MethodModule
@@ -92,12 +93,12 @@ class Selection(MethodModule):
                 stacklevel=2,
             )
         warmup = 0 if warmup is None else warmup
-        check_number("Selection", "warmup", warmup, 0, whole=True)
-        check_number("Selection", "window", window, 1, whole=True)
-        check_number("Selection", "label_smoothing", label_smoothing, 0, 1, open_high=True)
+        checks.check_number("Selection", "warmup", warmup, 0, whole=True)
+        checks.check_number("Selection", "window", window, 1, whole=True)
+        checks.check_number("Selection", "label_smoothing", label_smoothing, 0, 1, open_high=True)
         for name, number in (("rows", rows), ("classes", classes), ("table_classes", table_classes)):
             if number is not None:
-                check_number("Selection", name, number, 1, whole=True)
+                checks.check_number("Selection", name, number, 1, whole=True)
         if clean is not None:
             if not method.privileged:
                 raise ValueError(f"Selection: clean is for Oracle alone, {method.name} must not know it")
@@ -113,7 +114,7 @@ class Selection(MethodModule):
         self.loss, self.ignore_index, self.label_smoothing = loss, ignore_index, label_smoothing
         self.cuda_graph, self._replay, self.distributed = cuda_graph, Replay(), distributed
         self.register_buffer("weight", weight, persistent=False)
-        self._check_loss()
+        checks.check_loss("Selection", method, loss, weight, label_smoothing)
         self._last = _LastBatch()
         self._looked = self._looked_at_rows = self._told_epoch = False
 
@@ -123,13 +124,10 @@ class Selection(MethodModule):
             valid = None if target.is_floating_point() else target != self.ignore_index
             return self.reduce(self.loss(output, target), valid, index)
         if not self.training:
-            return self._plain(output, target)
+            options = Loss(self.weight, self.label_smoothing)
+            return options.mean(output, target, outputs(self.method), self.ignore_index)
+        checks.check_outputs("Selection", self.method, output)
         number = outputs(self.method)
-        if number > 1 and (output.dim() < 3 or len(output) != number):
-            raise ValueError(
-                f"Selection: {self.method.name} needs the logits of {number} networks or views, "
-                f"stacked: ({number}, batch, classes, ...), got {tuple(output.shape)}"
-            )
         one = output if number == 1 else output[0]
         target = self._fit(one, target)
         shape = one.shape[:1] + one.shape[2:]
@@ -145,12 +143,7 @@ class Selection(MethodModule):
             mask: bool, shaped like ``losses``: what counts at all (not padding, say).
             index: row number of each sample in the training set, for methods that need it.
         """
-        if losses.dim() == 0:
-            raise ValueError(
-                'Selection: needs one loss per sample, got a single number: compute the loss with reduction="none"'
-            )
-        if not losses.is_floating_point():
-            raise ValueError(f"Selection: losses must be floating point, got {losses.dtype}")
+        checks.check_losses("Selection", losses)
         if self.training and self.takes_logits:
             raise ValueError(
                 f"Selection: {self.method.name} needs logits, not losses: criterion(logits, target, index)"
@@ -173,10 +166,7 @@ class Selection(MethodModule):
             target: (B,) labels.
             index: row number of each sample in the training set, for methods that need it.
         """
-        if self.method.own_loss or outputs(self.method) > 1 or self.loss is not cross_entropy:
-            raise ValueError(
-                f"Selection: judge is for methods that weigh or relabel by one network's logits, got {self.method.name}"
-            )
+        checks.check_judges("Selection", "judge", self.method, self.loss)
         if output.dim() != 2 or target.is_floating_point():
             raise ValueError(
                 f"Selection: judge takes logits (batch, classes) and one label a sample, got {tuple(output.shape)} "
@@ -184,6 +174,7 @@ class Selection(MethodModule):
             )
         target = self._fit(output, target)
         self._check_step(target.shape, None, index)
+        self._move_to(output.device)
         _, outcome, targets, mine = self._step(Inputs(logits=output, labels=target, rows=_flat(index)))
         weights = outcome.weights[mine]
         self._last.decided, self._last.shape = torch.cat([weights, outcome.confidence[mine]]), target.shape
@@ -200,13 +191,8 @@ class Selection(MethodModule):
                 the features, (rows, size), or the logits, (rows, classes), whichever ``criterion.method.full_pass``
                 says.
         """
-        check_number("Selection", "epoch", epoch, 0, whole=True)
-        wanted = self.method.full_pass
-        if wanted and (full_pass is None or full_pass.dim() != (1 if wanted == "losses" else 2)):
-            raise ValueError(
-                f"Selection: {self.method.name} needs the {wanted} of all rows: start_epoch(epoch, {wanted}), got "
-                f"{None if full_pass is None else tuple(full_pass.shape)}"
-            )
+        checks.check_number("Selection", "epoch", epoch, 0, whole=True)
+        checks.check_full_pass("Selection", self.method, full_pass)
         self._report()
         self._told_epoch = True
         if self._state_type is not None:  # else there is nothing yet that an epoch could change
@@ -215,7 +201,7 @@ class Selection(MethodModule):
 
     def train_plainly(self, steps: int) -> None:
         """Leave nothing out for so many steps from now on. Does not wait for the device."""
-        check_number("Selection", "steps", steps, 0, whole=True)
+        checks.check_number("Selection", "steps", steps, 0, whole=True)
         tally = self.memory.tally
         tally.plain_until.copy_(tally.step + steps)
 
@@ -270,20 +256,10 @@ class Selection(MethodModule):
     def extra_repr(self) -> str:
         return f"{self.method}, warmup={self.warmup}"
 
-    def _check_loss(self) -> None:
-        name = self.method.name
-        if self.loss is not cross_entropy and self.takes_logits:
-            why = f"for {name}" if self.method.needs_logits else "with weight or label_smoothing"
-            raise ValueError(f"Selection: loss must be left as it is {why}, got {self.loss!r}")
-        if self.label_smoothing and self.method.own_loss:
-            raise ValueError(f"Selection: label_smoothing must be 0 for {name}, got {self.label_smoothing}")
-        if self.weight is not None and (self.weight.dim() != 1 or not self.weight.is_floating_point()):
-            raise ValueError(f"Selection: weight must be one number for each class, got {self.weight!r}")
-
     def _fit(self, output: Tensor, target: Tensor) -> Tensor:
         """Labels as a step takes them; raises what does not fit the logits, and begins where these were awaited."""
         look = not self._looked and has_values(output)  # once: it waits for the device
-        check_labels("Selection", output, target, self.ignore_index, look)
+        checks.check_labels("Selection", output, target, self.ignore_index, look)
         self._looked |= look
         if self._state_type is None:
             if torch.compiler.is_compiling():
@@ -304,31 +280,20 @@ class Selection(MethodModule):
             return
         if self.method.needs_epochs and not self._told_epoch:
             self._told_epoch = int(self.memory.tally.epoch) >= 0  # from a checkpoint
-        check_given("Selection", self.method, shape, mask, index, self.rows, self._told_epoch)
+        checks.check_given("Selection", self.method, shape, mask, index, self.rows, self._told_epoch)
         if index is not None and self.method.tables and self.rows and has_values(index):
             if not (index.is_cuda and self._looked_at_rows):  # there once: `train_step` leaves out what comes later
-                check_rows("Selection", index, self.rows)
+                checks.check_rows("Selection", index, self.rows)
             self._looked_at_rows = True
 
-    def _plain(self, output: Tensor, target: Tensor) -> Tensor:
-        """What ``nn.CrossEntropyLoss`` gives; of the outputs of several networks the mean of it."""
-        options: dict[str, Any] = {"weight": self.weight, "label_smoothing": self.label_smoothing}
-        if not target.is_floating_point():
-            options["ignore_index"], target = self.ignore_index, target.long()
-        number = outputs(self.method)
-        # a model in eval() may give one output where several are trained
-        several = number > 1 and output.dim() > 2 and output.shape[:2] == (number, len(target))
-        each = [
-            F.cross_entropy(one.float() if one.dtype in HALF else one, target, **options)
-            for one in (output if several else [output])
-        ]
-        return torch.stack(each).mean() if several else each[0]
+    def _move_to(self, device: torch.device) -> None:
+        if self.tally_nonfinite.device != device:  # what it replaces has nothing to move, so nobody thinks of it
+            if torch.compiler.is_compiling():
+                raise RuntimeError(f"Selection: move it to {device} before compiling: criterion.to(...)")
+            self.to(device)
 
     def _run(self, function: Function, shape: torch.Size, x: Tensor, *others: Tensor | None) -> Tensor:
-        if self.tally_nonfinite.device != x.device:  # what it replaces has nothing to move, so nobody thinks of it
-            if torch.compiler.is_compiling():
-                raise RuntimeError(f"Selection: move it to {x.device} before compiling: criterion.to(...)")
-            self.to(x.device)
+        self._move_to(x.device)
         if self.cuda_graph and replayable(x) and process_group(self.distributed) is None:
             loss, decided = self._replay(function, self._replay_key(), x, *others)
         else:

@@ -155,6 +155,11 @@ def outputs(method: Method[Any] | type[Method[Any]]) -> int:
     return method.networks * method.views
 
 
+def judges(method: Method[Any]) -> bool:
+    """Whether it weighs or relabels by one output and no more, so that another view of a sample can be learned from."""
+    return outputs(method) == 1 and not method.own_loss
+
+
 def trains_plainly(method: Method[Any]) -> bool:
     """Whether any loop will do: one network on one view of the samples as they are, all of it trained."""
     return outputs(method) == 1 and not method.mixing and not method.freezes

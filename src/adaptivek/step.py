@@ -77,6 +77,19 @@ class Loss(NamedTuple):
         """What each sample adds to the number that losses are divided by, (B,); None: 1."""
         return None if self.weight is None else (targets * self.weight).sum(-1)
 
+    def mean(self, output: Tensor, target: Tensor, number: int, ignore_index: int) -> Tensor:
+        """What `nn.CrossEntropyLoss` gives; where a method sees several outputs, the mean of it over these."""
+        options: dict[str, Any] = {"weight": self.weight, "label_smoothing": self.smoothing}
+        if not target.is_floating_point():
+            options["ignore_index"], target = ignore_index, target.long()
+        # a model in eval() may give one output where several are trained
+        several = number > 1 and output.dim() > 2 and output.shape[:2] == (number, len(target))
+        each = [
+            F.cross_entropy(one.float() if one.dtype in HALF else one, target, **options)
+            for one in (output if several else [output])
+        ]
+        return torch.stack(each).mean() if several else each[0]
+
 
 class Outcome(NamedTuple):
     """What a step decided."""

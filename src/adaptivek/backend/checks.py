@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..method import Method
+from ..method import Method, judges, outputs
+from ..step import cross_entropy
 
 
 def check_number(
@@ -43,6 +44,57 @@ def check_choice(owner: str, name: str, value: object, allowed: Collection[str])
     """Raise unless ``value`` is one of the ``allowed`` strings."""
     if value not in allowed:
         raise ValueError(f"{owner}: {name} must be one of {', '.join(sorted(allowed))}; got {value!r}")
+
+
+def check_loss(owner: str, method: Method[Any], loss: object, weight: Tensor | None, label_smoothing: float) -> None:
+    """Raise unless a method goes with this loss, and the loss with the options of cross-entropy."""
+    if loss is not cross_entropy and (method.needs_logits or weight is not None or label_smoothing):
+        why = f"for {method.name}" if method.needs_logits else "with weight or label_smoothing"
+        raise ValueError(f"{owner}: loss must be left as it is {why}, got {loss!r}")
+    if label_smoothing and method.own_loss:
+        raise ValueError(f"{owner}: label_smoothing must be 0 for {method.name}, got {label_smoothing}")
+    if weight is not None and (weight.dim() != 1 or not weight.is_floating_point()):
+        raise ValueError(f"{owner}: weight must be one number for each class, got {weight!r}")
+
+
+def check_losses(owner: str, losses: Tensor) -> None:
+    """Raise unless these are losses of samples, in any shape."""
+    if losses.dim() == 0:
+        raise ValueError(
+            f'{owner}: needs one loss per sample, got a single number: compute the loss with reduction="none"'
+        )
+    if not losses.is_floating_point():
+        raise ValueError(f"{owner}: losses must be floating point, got {losses.dtype}")
+
+
+def check_outputs(owner: str, method: Method[Any], logits: Tensor) -> None:
+    """Raise unless there are logits of as many networks or views as a method sees."""
+    number = outputs(method)
+    if number > 1 and (logits.dim() < 3 or len(logits) != number):
+        raise ValueError(
+            f"{owner}: {method.name} needs the logits of {number} networks or views, "
+            f"stacked: ({number}, batch, classes, ...), got {tuple(logits.shape)}"
+        )
+
+
+def check_judges(owner: str, name: str, method: Method[Any], loss: object = cross_entropy) -> None:
+    """Raise unless a method can judge one view of samples while another is learned."""
+    if loss is not cross_entropy or not judges(method):
+        got = method.name if loss is cross_entropy else f"the loss {loss!r}"
+        raise ValueError(
+            f"{owner}: {name} needs a method that weighs or relabels by one network's logits, with cross-entropy; "
+            f"got {got}"
+        )
+
+
+def check_full_pass(owner: str, method: Method[Any], full_pass: Tensor | None) -> None:
+    """Raise unless there is of all rows what a method wants when an epoch begins."""
+    wanted = method.full_pass
+    if wanted and (full_pass is None or full_pass.dim() != (1 if wanted == "losses" else 2)):
+        raise ValueError(
+            f"{owner}: {method.name} needs the {wanted} of all rows: start_epoch(epoch, {wanted}), got "
+            f"{None if full_pass is None else tuple(full_pass.shape)}"
+        )
 
 
 def check_labels(owner: str, logits: Tensor, labels: Tensor, ignore_index: int, read: bool) -> None:

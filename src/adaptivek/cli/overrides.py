@@ -38,3 +38,5 @@ class Overrides(TypedDict, total=False):
     """test a moving average of the weights: how much of it stays at each step, such as 0.999; 0: off"""
     hold_out: float
     """early stopping: share of the training rows held out, whose noisy labels choose the epoch; 0: off"""
+    views: int
+    """images: 2 has an averaged network judge a weak view while a distorted one is learned; 1: off"""

@@ -15,7 +15,7 @@ from ..backend.checks import check_number
 from ..methods import told_noise_ratio
 from ..support.modules import import_modules
 from .executors import ENGINES, Settings, Unit, choose, find_recipe, load_once
-from .prepare import check_network
+from .prepare import check_recipe
 from .spec import PAPER_DATASETS, PAPER_METHODS, PAPER_RATES, RunSpec
 from .store import Result, Store
 
@@ -150,9 +150,9 @@ def bench(
         yield result
     done = {result.identity for result in there}
     waiting = [spec for spec in specs if spec.identity() not in done]
-    # missing data, or a network that cannot take it, is a mistake to hear of now, not a failed run
-    for spec in {(spec.dataset, spec.seed, spec.recipe.network): spec for spec in waiting}.values():
-        check_network(spec.recipe.network, load_once(spec, settings.root))
+    # missing data, or a recipe that is not for it, is a mistake to hear of now, not a failed run
+    for spec in {(spec.dataset, spec.seed, spec.recipe): spec for spec in waiting}.values():
+        check_recipe(spec.recipe, load_once(spec, settings.root))
     if name == "stacked":
         waiting.sort(key=lambda spec: spec.method)  # runs of one method are faster together
     if waiting:

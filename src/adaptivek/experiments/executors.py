@@ -102,7 +102,7 @@ def stacks(work: Work, root: Path | None, largest: int, at_once: int) -> Iterato
     """The work in stacks, which are no larger than leaves something for each of those trained at once."""
 
     def alike(spec: RunSpec) -> object:
-        if not stackable(spec.recipe.network) or spec.reforward:
+        if not stackable(spec.recipe.network) or spec.reforward or spec.recipe.views > 1:
             return spec  # like no other
         return spec.recipe.without_warmup(), restarts(spec), _shape(*_source(spec, root))
 
@@ -218,7 +218,9 @@ def failed(spec: RunSpec, device: str, why: str, seconds: float = 0.0) -> Result
 def _for_a_stack(spec: RunSpec) -> bool:
     """Whether a stack can train it, if only as a stack of one."""
     method = spec.make_method()
-    return not spec.reforward and not method.freezes and (stackable(spec.recipe.network) or method.networks == 1)
+    if spec.reforward or spec.recipe.views > 1:
+        return False
+    return not method.freezes and (stackable(spec.recipe.network) or method.networks == 1)
 
 
 def _lost(history: list[EpochRecord]) -> str:

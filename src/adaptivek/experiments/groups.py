@@ -34,6 +34,8 @@ def check_alike(jobs: list[Job]) -> Recipe:
         raise ValueError("Stack: jobs must have one recipe, but for warm-up, and one shape of data, got several")
     if any(job.spec.reforward for job in jobs):
         raise ValueError("Stack: reforward must be False (how many are kept is not known beforehand), got True")
+    if recipe.views > 1:
+        raise ValueError(f"Stack: views must be 1 (an averaged network judges each run), got {recipe.views}")
     if len(jobs) > 1 and not stackable(recipe.network):
         raise ValueError(f"Stack: jobs must be one at a time for {recipe.network}, got {len(jobs)}")
     methods = [job.spec.make_method() for job in jobs]

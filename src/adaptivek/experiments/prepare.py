@@ -15,8 +15,10 @@ from ..networks.dropout import draw_keys
 from ..networks.views import CONTRASTS, PAD
 from ..noise import Manifest, corrupt
 from ..support.streams import stream
+from ..training.distortions import CHANCES
+from ..training.views import ALPHA
 from .data import Split, load
-from .spec import RunSpec
+from .spec import Recipe, RunSpec
 
 
 class Job(NamedTuple):
@@ -49,15 +51,13 @@ def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = 
     rows = len(data.y)
     if rows < spec.recipe.batch_size:
         raise ValueError(f"Recipe: batch_size must be at most the {rows} training rows, got {spec.recipe.batch_size}")
-    if spec.recipe.augment and data.x.dim() != 4:
-        raise ValueError("Recipe: augment must be False for data that are not images, got True")
     if spec.make_method().views > 1 and data.x.dim() != 4:
         raise ValueError(f"RunSpec: method must be one without views for data that are not images, got {spec.method}")
     if spec.make_method().mixing and not data.x.is_floating_point():
         raise ValueError(f"RunSpec: method must be one that mixes no inputs for texts, got {spec.method}")
     if spec.noise == "instance" and data.vocabulary:
         raise ValueError("RunSpec: noise must not be instance for texts: numbers of words are no features")
-    check_network(spec.recipe.network, data)
+    check_recipe(spec.recipe, data)
     features = data.x if spec.noise == "instance" else None
     labels, manifest = corrupt(
         data.y,
@@ -73,10 +73,14 @@ def prepare(spec: RunSpec, data: Split | None = None, root: str | Path | None = 
     return Job(spec, data, labels[used], (labels == data.y)[used], manifest, used, held_out, labels[held_out])
 
 
-def check_network(name: str, data: Split) -> None:
-    """Raise unless the network takes such data."""
-    if not _takes(name, data.x.shape[1:], data.x.dtype, data.inputs, data.classes):
-        raise ValueError(f"Recipe: network must be one that takes {data.kind}, got {name}")
+def check_recipe(recipe: Recipe, data: Split) -> None:
+    """Raise unless it is for such data."""
+    if recipe.augment and data.x.dim() != 4:
+        raise ValueError("Recipe: augment must be False for data that are not images, got True")
+    if recipe.views > 1 and data.x.dim() != 4:
+        raise ValueError(f"Recipe: views must be 1 for data that are not images, got {recipe.views}")
+    if not _takes(recipe.network, data.x.shape[1:], data.x.dtype, data.inputs, data.classes):
+        raise ValueError(f"Recipe: network must be one that takes {data.kind}, got {recipe.network}")
 
 
 @functools.lru_cache(maxsize=64)
@@ -106,6 +110,7 @@ class Draws(NamedTuple):
     bends: Tensor  #: (steps, batch, 3) for distorted views: where a square is left out, down and right; contrast
     partners: Tensor  #: (steps, batch) for mixup: the place in the batch that each sample is mixed with
     shares: Tensor  #: (steps,) for mixup: what is left of each sample
+    chances: Tensor  #: (steps, batch, CHANCES) for strong views
 
 
 def draws(job: Job, layers: int, epoch: int) -> Draws:
@@ -121,11 +126,14 @@ def draws(job: Job, layers: int, epoch: int) -> Draws:
         reach = [*job.data.x.shape[-2:], CONTRASTS + 1]
         bends = stream(seed, "distort", epoch).integers(0, reach, (steps, size, 3))
     partners, shares = np.zeros((steps, 1), np.int64), np.ones(steps)
-    if method.mixing:
+    if method.mixing or job.spec.recipe.views > 1:
         rng = stream(seed, "mixup", epoch)
         partners = rng.permuted(np.tile(np.arange(size), (steps, 1)), axis=1)
-        alpha = getattr(method, method.mixing)
+        alpha = getattr(method, method.mixing) if method.mixing else ALPHA
         shares = rng.beta(alpha, alpha, steps)
+    chances = np.zeros((steps, 1, 1), np.float32)
+    if job.spec.recipe.views > 1:
+        chances = stream(seed, "strong-views", epoch).random((steps, size, CHANCES), np.float32)
     return Draws(
         torch.from_numpy(order.reshape(steps, size)),
         draw_keys(layers, 2 * steps, stream(seed, "dropout", epoch)).view(steps, 2, layers, 2),
@@ -133,6 +141,7 @@ def draws(job: Job, layers: int, epoch: int) -> Draws:
         torch.from_numpy(bends),
         torch.from_numpy(partners),
         torch.from_numpy(shares).float(),
+        torch.from_numpy(chances),
     )
 
 

@@ -20,6 +20,7 @@ from ..support.device import find_device
 from ..support.threads import flops, suited
 from ..training.mixup import mix
 from ..training.networks import Networks
+from ..training.views import StrongViews
 from .data import Split
 from .groups import Group, warmup_steps
 from .loop import Loop, Predict, autocast, recorded
@@ -66,6 +67,7 @@ class Session(Loop):
             clean=self._clean[0] if method.privileged else None,
             start=None if start is None else start[self.job.rows],
         ).to(self.device)
+        self.views = StrongViews(self.model, self.criterion) if self.recipe.views > 1 else None
         self._make_optimizer(list(self.model.parameters()))
         self._chosen: dict[str, Tensor] = {}  # weights of the epoch that counts, where rows are held out
         batch = self._x[: self.recipe.batch_size]
@@ -95,21 +97,32 @@ class Session(Loop):
             y = F.one_hot(y, self.job.data.classes).float()
             x, y = (mix(values, drawn.partners, drawn.shares) for values in (x, y))
         set_keys(self.model, drawn.keys[0])
-        if method.views == 1:
-            output = self._output(x)
+        if self.views is not None:
+            with autocast(self.recipe, self.device):
+                loss = self.views.loss(x, y, rows, drawn.chances, drawn.partners, drawn.shares)
+            assert self.views.weak_logits is not None
+            losses = self.criterion.loss(self.views.weak_logits, y)
         else:
-            weak = self._weak_logits(self._predictor(self._runs), x)[0]
-            output = torch.stack([weak, self._output(distort(x, drawn.bends))])
-        loss = self.criterion(output, y, rows)
-        losses = self.criterion.loss(output.detach() if outputs(method) == 1 else output[0].detach(), y)
+            output = self._outputs(x, drawn)
+            loss = self.criterion(output, y, rows)
+            losses = self.criterion.loss(output.detach() if outputs(method) == 1 else output[0].detach(), y)
         weights, confidence = recorded(method, self.criterion.weights), recorded(method, self.criterion.confidence)
         if reforward and bool((kept := weights > 0).any()):
             set_keys(self.model, drawn.keys[1])
             again = self.criterion.loss(self._output(x[kept]), y[kept])
             loss = (again * weights[kept]).sum() / weights.sum()
         self._update_weights(loss)
+        if self.views is not None:
+            self.views.update()
         threshold = method.loss_threshold(self.criterion.memory.state)
         return losses, weights, confidence, losses.new_tensor(math.nan) if threshold is None else threshold.clone()
+
+    def _outputs(self, x: Tensor, drawn: Draws) -> Tensor:
+        """Logits of a batch, of both views if the method has two."""
+        if self.criterion.method.views == 1:
+            return self._output(x)
+        weak = self._weak_logits(self._predictor(self._runs), x)[0]
+        return torch.stack([weak, self._output(distort(x, drawn.bends))])
 
     def _output(self, x: Tensor) -> Tensor:
         with autocast(self.recipe, self.device):
@@ -172,7 +185,8 @@ class Session(Loop):
 
     def _stateful(self) -> dict[str, Any]:
         stateful = {"model": self.model, "criterion": self.criterion, "optimizer": self.optimizer}
-        return stateful if self.average is None else stateful | {"average": self.average}
+        others = {"average": self.average, "views": self.views}
+        return stateful | {name: module for name, module in others.items() if module is not None}
 
 
 def networks(model: nn.Module) -> list[nn.Module]:

@@ -8,8 +8,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ..backend.checks import check_choice, check_number
-from ..method import Method
+from ..backend.checks import check_choice, check_judges, check_number
+from ..method import Method, trains_plainly
 from ..methods import build, told_noise_ratio
 from ..networks import MODELS
 from ..noise import NOISES, Noise
@@ -37,6 +37,7 @@ class Recipe:
     precision: Literal["float32", "bfloat16"] = "float32"  #: of the forward pass, on a GPU
     average: float = 0.0  #: test a moving average of the weights: how much of it stays at each step, such as 0.999
     hold_out: float = 0.0  #: share of the training rows by whose noisy labels the epoch that counts is chosen
+    views: int = 1  #: images: 2 has an averaged network judge a weak view, and a strong one learned, see `StrongViews`
 
     def __post_init__(self) -> None:
         check_choice("Recipe", "network", self.network, MODELS)
@@ -52,6 +53,7 @@ class Recipe:
         check_choice("Recipe", "precision", self.precision, ("float32", "bfloat16"))
         check_number("Recipe", "average", self.average, 0, 1, open_high=True)
         check_number("Recipe", "hold_out", self.hold_out, 0, 1, open_high=True)
+        check_number("Recipe", "views", self.views, 1, 2, whole=True)
 
     def learning_rate_at(self, epoch: int) -> float:
         """The learning rate of an epoch, from 0."""
@@ -176,8 +178,19 @@ class RunSpec:
         method = self.make_method()
         if self.reforward and method.needs_logits:
             raise ValueError(f"RunSpec: reforward must be False for {method.name}, which does more than weigh")
+        if self.recipe.views > 1:
+            self._check_views(method)
         if self.ratio_error and not told_noise_ratio(self.method):
             raise ValueError(f"RunSpec: ratio_error must be 0 for {self.method}, which is not told the noise ratio")
+
+    def _check_views(self, method: Method[Any]) -> None:
+        check_judges("RunSpec", "views=2", method)
+        restarts = not all(method.epochs_since_restart(epoch) for epoch in range(1, self.recipe.epochs))
+        if self.reforward or restarts or not trains_plainly(method):
+            raise ValueError(
+                "RunSpec: views must be 1 with reforward, and for methods that mix samples, freeze parts of a network "
+                f"or begin with a fresh one; got {self.recipe.views} with {method.name}"
+            )
 
     def make_noise(self) -> Noise:
         check_choice("RunSpec", "noise", self.noise, [name for name in NOISES if name != "matrix"])

@@ -9,12 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..backend.checks import check_number
+from ..backend.checks import check_judges, check_number
 from ..criterion import Selection
 from ..step import HALF, Loss
 from .distortions import CHANCES, strong_view
 from .ema import EMA
 from .mixup import draw_share, mix
+
+ALPHA = 1.0  #: of mixup, unless told: any share alike
 
 
 class StrongViews:
@@ -31,9 +33,9 @@ class StrongViews:
     ...     views(images, labels, index).backward()
     ...     optimizer.step()
     ...     views.update()
-    >>> views.average(test_images)  # the network to use afterwards
 
-    It costs a forward pass more than plain training, and is worth twice the epochs.
+    It costs a forward pass more than plain training, and is worth twice the epochs. After a learning rate that ends
+    near 0 ``model`` is the network to use; before that ``views.average`` is better.
 
     Args:
         model: gives logits (batch, classes) for images; on its device.
@@ -41,67 +43,63 @@ class StrongViews:
         decay: of the averaged weights, in [0, 1).
         alpha: of mixup; 0 mixes nothing.
         changes: how many distortions of an image, see `strong_view`.
-        consistency: how much the prediction of the weak view counts as a target beside what the criterion makes of the
-            label, at least 0.
-        balance: how much it counts that classes are predicted as often as they are observed in a batch, at least 0.
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        criterion: Selection,
-        *,
-        decay: float = 0.99,
-        alpha: float = 1.0,
-        changes: int = 2,
-        consistency: float = 0.0,
-        balance: float = 0.0,
+        self, model: nn.Module, criterion: Selection, *, decay: float = 0.99, alpha: float = ALPHA, changes: int = 2
     ) -> None:
+        check_judges("StrongViews", "criterion", criterion.method, criterion.loss)
         check_number("StrongViews", "decay", decay, 0, 1, open_high=True)
         check_number("StrongViews", "alpha", alpha, 0)
         check_number("StrongViews", "changes", changes, 0, whole=True)
-        check_number("StrongViews", "consistency", consistency, 0)
-        check_number("StrongViews", "balance", balance, 0)
-        self.model, self.criterion = model, criterion
-        self.alpha, self.changes, self.consistency, self.balance = alpha, changes, consistency, balance
+        self.model, self.criterion, self.alpha, self.changes = model, criterion, alpha, changes
+        #: the averaged network
         self.average = copy.deepcopy(model).requires_grad_(False).eval()
         self._ema = EMA(model.parameters(), decay)
         for mine, mean in zip(self.average.parameters(), self._ema.means, strict=True):
             mine.data = mean  # the same memory: what is averaged is in use at once
-        self.targets: Tensor | None = None  #: (B, classes) what was learned from the last batch, before it was mixed
+        self.weak_logits: Tensor | None = None  #: (B, classes) its logits of the last batch
+        self.targets: Tensor | None = None  #: (B, classes) what was learned from that, before it was mixed
 
     def __call__(self, images: Tensor, labels: Tensor, index: Tensor | None = None) -> Tensor:
         """The loss to minimise."""
+        number, device = len(images), images.device  # drawn where it is used: nothing waits for the device
+        chances = torch.rand(number, CHANCES, device=device)
+        if not self.alpha:
+            return self.loss(images, labels, index, chances)
+        return self.loss(images, labels, index, chances, torch.randperm(number, device=device), draw_share(self.alpha))
+
+    def loss(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        index: Tensor | None,
+        chances: Tensor,
+        partners: Tensor | None = None,
+        share: Tensor | float = 1.0,
+    ) -> Tensor:
+        """The same with all that is random given: (B, `CHANCES`) of `strong_view`, partner and share of `mix`."""
         if images.dim() != 4 or not images.is_floating_point():
             raise ValueError(
                 "StrongViews: images must be real numbers (batch, channels, height, width), got "
                 f"{images.dtype} {tuple(images.shape)}"
             )
-        judged = self._judged(images)
-        targets, weights = self.criterion.judge(judged, labels, index)
-        if self.consistency:
-            toward = judged.float().softmax(-1)
-            targets = targets.lerp(toward.to(targets.dtype), self.consistency / (1 + self.consistency))
-        self.targets = targets
-        chances = torch.rand(len(images), CHANCES, device=images.device)
-        strong, wanted = strong_view(images, chances, self.changes), weights.unsqueeze(-1) * targets
-        if self.alpha:
-            # drawn where it is used: nothing waits for the device
-            partners, share = torch.randperm(len(images), device=images.device), draw_share(self.alpha)
+        self.weak_logits = self._judge(images)
+        self.targets, weights = self.criterion.judge(self.weak_logits, labels, index)
+        strong, wanted = strong_view(images, chances, self.changes), weights.unsqueeze(-1) * self.targets
+        if partners is not None:
             strong, wanted = mix(strong, partners, share), mix(wanted, partners, share)
         output = self.model(strong)
         log_probs = F.log_softmax(output.float() if output.dtype in HALF else output, -1)
-        options = Loss(self.criterion.weight, self.criterion.label_smoothing)
-        total = weights.sum()
-        loss = options.of(log_probs, wanted).sum() / (total + (total == 0))
-        return loss + self.balance * imbalance(log_probs, labels) if self.balance else loss
+        options, total = Loss(self.criterion.weight, self.criterion.label_smoothing), weights.sum()
+        return options.of(log_probs, wanted).sum() / (total + (total == 0))
 
     def update(self) -> None:
         """To be called after each step of the optimiser."""
         self._ema.update()
 
     @torch.no_grad()
-    def _judged(self, images: Tensor) -> Tensor:
+    def _judge(self, images: Tensor) -> Tensor:
         """Logits of the averaged network, without dropout; its batch statistics are those of weak views."""
         self.average.eval()
         for module in self.average.modules():
@@ -110,10 +108,6 @@ class StrongViews:
         judged: Tensor = self.average(images)
         self.average.eval()
         return judged
-
-    def restart(self) -> None:
-        """Forget the averaged weights, for a model that has got fresh ones. What the criterion remembers stays."""
-        self._ema.restart()
 
     def state_dict(self) -> dict[str, Any]:
         """The averaged network; those of model and criterion are their own."""
@@ -124,11 +118,3 @@ class StrongViews:
         self._ema.load_state_dict(state["ema"])
         for name, value in self.average.named_buffers():
             value.copy_(state["buffers"][name])
-
-
-def imbalance(log_probs: Tensor, labels: Tensor) -> Tensor:
-    """How far the mean prediction is from the shares of the labels: Kullback and Leibler's divergence."""
-    shares = F.one_hot(labels.clamp(min=0), log_probs.shape[-1]).to(log_probs.dtype).mean(0)
-    found = log_probs.exp().mean(0)
-    divergence: Tensor = (torch.special.xlogy(shares, shares) - shares * found.clamp(min=1e-8).log()).sum()
-    return divergence

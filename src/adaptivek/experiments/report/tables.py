@@ -170,6 +170,7 @@ def method_of(result: Result) -> str:
     spec = result.spec
     options = {
         f"ratio {100 * spec.ratio_error:+g} points": spec.ratio_error != 0,
+        "strong views": spec.recipe.views > 1,
         f"averaged {spec.recipe.average:g}": spec.recipe.average > 0,
         f"stopped early {spec.recipe.hold_out:g}": spec.recipe.hold_out > 0,
         result.apart: bool(result.apart),
@@ -260,7 +261,7 @@ def _variants(results: Sequence[Result]) -> dict[str, str]:
     for result in results:
         spec = result.spec
         way = {**dataclasses.asdict(spec.recipe), "exact_noise": spec.exact_noise, "reforward": spec.reforward}
-        del way["average"], way["hold_out"]  # see `method_of`
+        del way["average"], way["hold_out"], way["views"]  # see `method_of`
         fields[result.identity] = spec.dataset, way
         ways[spec.dataset].append(way)
     differing = {
