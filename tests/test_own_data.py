@@ -122,7 +122,7 @@ def test_the_recipe_follows_the_kind_and_the_size_of_the_data(data, network):
 
 def test_the_recipe_of_data_like_the_benchmarks_is_the_benchmarks():
     assert recipe_by_kind(images(5_000, 1, 28, 28)) == NOTEBOOK
-    assert recipe_by_kind(tokens(25_000)) == RECIPES["imdb"]
+    assert recipe_by_kind(tokens(25_000)) == RECIPES["20newsgroups"]
     large = recipe_by_kind(images(50_000, 3, 8, 32))
     assert large == dataclasses.replace(RECIPES["cifar10"], augment=False)  # whether a mirrored one is one is not known
 
