@@ -70,6 +70,26 @@ def test_a_label_that_all_agree_on_is_learned_as_it_is():
     torch.testing.assert_close(criterion(logits, labels, torch.arange(ROWS)), expected, rtol=0, atol=1e-4)
 
 
+def test_what_is_said_after_many_visits_is_worth_the_square_root_and_pulls_no_more():
+    """Of two classes, 30 % of each labelled as the other: the odds are 3/7, so the posterior can be written down."""
+    two = torch.tensor([[70.0, 30.0], [30.0, 70.0]])
+    criterion = adaptivek.Selection("label-posterior:worth=1e-9", rows=2, classes=2)
+    for name, value in (("confusion", two), ("expected", two.sum(1)), ("predictions", torch.tensor([[0.1, 0.9]] * 2))):
+        getattr(criterion, f"state_{name}").copy_(value)
+    criterion.state_visits.fill_(1e9)
+    p, odds = torch.tensor([0.2, 0.8]), (30 / 101) / (71 / 101)
+    criterion(p.log().expand(2, 2), torch.tensor([0, 0]), torch.arange(2))
+    wrong = (0.8 * 0.9) ** 0.5 * odds
+    torch.testing.assert_close(
+        criterion.confidence, torch.full((2,), (0.2 * 0.1) ** 0.5 / ((0.2 * 0.1) ** 0.5 + wrong))
+    )
+    few = adaptivek.Selection("label-posterior:worth=1e-9", rows=2, classes=2)
+    few.load_state_dict(criterion.state_dict())
+    few.state_visits.fill_(2)
+    few(p.log().expand(2, 2), torch.tensor([0, 0]), torch.arange(2))
+    assert (few.confidence < criterion.confidence).all()
+
+
 @pytest.mark.parametrize("size", [20, 1000])
 def test_the_most_confident_quarter_of_each_class_is_counted(size):
     """Confidence of class 0 is normal about 0.75, that of class 1 about 0.55 and closer."""

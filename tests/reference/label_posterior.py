@@ -25,10 +25,12 @@ class LabelPosterior(Rule):
         for place, (p, label, row) in enumerate(zip(softmax(logits), labels, rows, strict=True)):
             visits, before = self.visits[row], self.predictions[row].copy()
             own = max(counts[label][label] / counts[label].sum(), 1e-3)
+            few = min(1.0, 5 / max(visits, 1))
             posterior = np.zeros(self.classes)
             for c in range(self.classes):
                 odds = 1.0 if c == label else min(max(counts[c][label] / counts[c].sum(), 1e-3) / own, 0.5)
-                posterior[c] = max(p[c], 1e-6) * (max(before[c], 1e-6) if visits else 1.0) * odds
+                said = max(p[c], 1e-6) * (max(before[c], 1e-6) if visits else 1.0)
+                posterior[c] = said ** ((1 + few) / 2) * odds
             posterior /= posterior.sum()
             trust = self.trust(label)
             share = trust * visits / (self.worth + visits)
@@ -40,7 +42,8 @@ class LabelPosterior(Rule):
             past = (1 - 0.7 ** (visits + 1)) * memory
             agreement = sum(past[c] * p[c] for c in range(self.classes))
             for c in range(self.classes):
-                target[c] += self.strength * trust * p[c] * (past[c] - agreement) / max(1 - agreement, 1e-4)
+                pull = p[c] * (past[c] - agreement) / max(1 - agreement, 1e-4)
+                target[c] += self.strength * few**2 * trust * pull
             target = np.clip(target, 0, 1)
             targets.append(target / target.sum())
             seen.append((int(np.argmax(memory)), label, memory.max(), p))

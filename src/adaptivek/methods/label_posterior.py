@@ -18,6 +18,7 @@ MOST = 0.5  # the odds of another class: a label is always at least twice as lik
 QUARTER = 0.67  # standard deviations above the mean lies a quarter of a normal distribution
 WINDOW = 64  # rows of a class over which mean and deviation of its confidence are taken
 GROWTH = 0.7  # a memory of n visits is 1 - 0.7^n of the prediction, as ELR's, which starts at 0
+FEW = 5  # visits for which predictions are as good as held-out ones, before noisy labels are memorised
 
 
 class LabelPosteriorState(NamedTuple):
@@ -38,7 +39,8 @@ class LabelPosterior(Method[LabelPosteriorState]):
     At its first visit a row is trained on its label. After that the label has a share of ``worth / (worth + visits)``
     in the target, and more where its class is hardly ever found again, or where the network is less confident than it
     is right: then it is still learning, and what looks like noise is not. By the same trust, predictions are pulled
-    towards the remembered ones as in ELR, from the first visit on.
+    towards the remembered ones as in ELR, from the first visit on. After five visits predictions may be memorised
+    labels: from then on they count for less, and the pull fades.
 
     Args:
         beta: how slowly the remembered predictions move, in [0, 1); they move once a visit, so once an epoch.
@@ -53,7 +55,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
     name: ClassVar[str] = "label-posterior"
     summary: ClassVar[str] = "mixes each label with its posterior, the more the more often its row was seen"
     paper: ClassVar[str] = "this library"
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     uses_rows: ClassVar[bool] = True
@@ -88,13 +90,14 @@ class LabelPosterior(Method[LabelPosteriorState]):
         odds, trust = odds_and_trust(state.confusion, batch.labels)
         trust = (trust * (1 - explained(state.confusion, state.expected)[batch.labels]).clamp(min=0)).unsqueeze(-1)
         odds = torch.where(label > 0, 1.0, odds.clamp(max=MOST))
-        posterior = p.clamp(TINY) * before * odds
+        few = few_visits(visits)
+        posterior = (p.clamp(TINY) * before) ** (0.5 + 0.5 * few) * odds
         posterior = posterior / posterior.sum(-1, keepdim=True)
         targets = label + trust * visits / (self.worth + visits) * (posterior - label)
         # kept within 0 and 1: where predictions are certain the pull of ELR grows without bound, and training at a high
         # learning rate does not survive that
         remembered = (1 - GROWTH ** (visits + 1)) * moved
-        targets = (targets + self.strength * trust * pull(p, remembered)).clamp(0, 1)
+        targets = (targets + self.strength * few**2 * trust * pull(p, remembered)).clamp(0, 1)
 
         confidence, found = moved.max(-1)
         counted = ((confidence >= thresholds(state.moments)[found]) & batch.valid).to(p.dtype)
@@ -121,6 +124,11 @@ class LabelPosterior(Method[LabelPosteriorState]):
         visits = visits.unsqueeze(-1)
         moved = before + (1 / (visits + 1)).clamp(min=1 - self.beta) * (p - before)
         return visits, torch.where(visits > 0, before.clamp(TINY), 1.0), moved
+
+
+def few_visits(visits: Tensor) -> Tensor:
+    """1 for the first visits of a row, then falling: by how much a network has not memorised it yet."""
+    return (FEW / visits.clamp(min=1)).clamp(max=1)
 
 
 def explained(confusion: Tensor, expected: Tensor) -> Tensor:
