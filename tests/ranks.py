@@ -22,7 +22,6 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Sampler, TensorDataset
 
@@ -173,6 +172,8 @@ def windows() -> None:
 
 def sharded() -> None:
     """FSDP averages as DDP does; what it hides between micro-batches is refused, not miscounted."""
+    from torch.distributed.fsdp import fully_shard  # from PyTorch 2.6 on
+
     for text, options in (("label-memory", {}), ("label-memory", {"table_classes": 4}), ("adaptive-k", {})):
         torch.manual_seed(0)
         alone = nn.Linear(6, CLASSES).double()

@@ -148,6 +148,13 @@ def test_texts_with_and_without_spaces(spaces):
     assert not result.by_rule
 
 
+def test_texts_have_the_same_scores_each_time():
+    """Their models draw at random while they are fitted: from the seed, not from what NumPy has drawn before."""
+    texts, _, labels = made_texts()
+    first, second = (adaptivek.audit(texts, labels).score for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
 def test_texts_in_which_no_word_is_there_twice():
     assert word_features(["one two", "three four"]).shape == (2, 6)
 

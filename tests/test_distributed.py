@@ -13,17 +13,28 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed.fsdp
 
 import adaptivek
+
+from .ranks import CHECKS, sharded
 
 ROOT = Path(__file__).parent.parent
 
 
 def test_two_ranks_are_one_process():
-    from .ranks import CHECKS
+    agree([check.__name__ for check in CHECKS if check is not sharded])
 
+
+@pytest.mark.skipif(not hasattr(torch.distributed.fsdp, "fully_shard"), reason="FSDP2 is from PyTorch 2.6 on")
+def test_two_ranks_with_shards_are_one_process():
+    agree(["sharded"])
+
+
+def agree(checks: list[str]) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tests.ranks"],
+        [*launcher, "-m", "tests.ranks", *checks],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -33,7 +44,7 @@ def test_two_ranks_are_one_process():
     )
     assert done.returncode == 0, done.stderr[-8000:]
     passed = [line.removeprefix("passed ") for line in done.stdout.splitlines() if line.startswith("passed ")]
-    assert passed == [check.__name__ for check in CHECKS]
+    assert passed == checks
 
 
 SMALL = ["--dataset", "digits", "--network", "digits-cnn", "--batch", "32", "--lr", "0.05", "--epochs", "3"]

@@ -36,6 +36,9 @@ from .tiny import (
     plain_loop,
 )
 
+RESUMES = pytest.mark.skipif(
+    torch.__version__ < "2.6", reason="Transformers goes on from a checkpoint from PyTorch 2.6 on"
+)
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 
 
@@ -140,6 +143,7 @@ def test_what_is_logged_is_the_windows_loss_and_norm_and_what_the_criterion_did(
     assert "threshold" not in logged  # mkl has none
 
 
+@RESUMES
 @pytest.mark.parametrize("text", ["oracle", "mkl", "adaptive-k", "adaptive-k:threshold=mean"])  # one of each kind
 def test_a_checkpoint_in_mid_epoch_brings_the_criterion_back(text, tmp_path):
     class Dropping(Net):
@@ -160,6 +164,7 @@ def test_a_checkpoint_in_mid_epoch_brings_the_criterion_back(text, tmp_path):
         assert torch.equal(a, b)
 
 
+@RESUMES
 def test_methods_that_go_by_epochs_are_told_once_of_each(tmp_path):
     options = {"save_strategy": "steps", "save_steps": 8}  # in mid-epoch
     whole, second = (adaptivek.Selection(CountsEpochs()) for _ in range(2))
@@ -223,14 +228,13 @@ class FirstGradients(TrainerCallback):
 def test_transformers_train_as_with_their_own_loss_while_warming_up(kind, tmp_path):
     """Whatever they do with shifts and masks, in one big batch. After that something is left out."""
     model, criterion, data = transformer(kind), make("mkl:keep=0.5", warmup=2), Sentences(kind)
-    recorder, found, expected = Recorder(criterion), FirstGradients(), FirstGradients()
+    recorder, found = Recorder(criterion), FirstGradients()
     made = trainer(tmp_path, model, data, criterion, gradient_accumulation_steps=2, max_steps=2)
     made.add_callback(found)
     made.train()
-    plain = trainer(tmp_path, transformer(kind), data, per_device_train_batch_size=2 * SIZE, max_steps=1)
-    plain.add_callback(expected)
-    plain.train()
-    torch.testing.assert_close(found.gradients, expected.gradients)
+    plain = transformer(kind)
+    plain(input_ids=data.tokens, labels=data.labels).loss.backward()
+    torch.testing.assert_close(found.gradients, [p.grad for p in plain.parameters()])
     assert criterion.kept.shape == data.labels[:SIZE].shape
     shifted = F.pad(data.labels, (0, 1), value=-100)[:, 1:] if kind == "language" else data.labels
     counted = int((shifted[SIZE:] != -100).sum())

@@ -314,10 +314,10 @@ class Selection(MethodModule):
 
     def _from_logits(self, output: Tensor, target: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
         several = int(outputs(self.method) > 1)  # in an axis before all others, which stays
-        inputs = Inputs(logits=output.movedim(1 + several, -1).flatten(several, -2), rows=_flat(index))
+        logits, rows = output.movedim(1 + several, -1).flatten(several, -2), _flat(index)
         if target.is_floating_point():
-            return self._judge(inputs._replace(targets=target.movedim(1, -1).flatten(0, -2)))
-        return self._judge(inputs._replace(labels=target.flatten()))
+            return self._judge(Inputs(logits=logits, targets=target.movedim(1, -1).flatten(0, -2), rows=rows))
+        return self._judge(Inputs(logits=logits, labels=target.flatten(), rows=rows))
 
     def _judge(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Judge a batch and remember it: the loss to minimise, and what was decided, in a row."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import torch
@@ -34,7 +33,7 @@ class Decision(NamedTuple):
     """What a method makes of a mini-batch. What is left out is as in plain training."""
 
     weights: Tensor  #: (B,) how much each sample counts, in [0, 1] or bool; (outputs, B) where there are several
-    update: Mapping[str, Tensor] = MappingProxyType({})  #: fields of the state that change; of tables, the batch's rows
+    update: Mapping[str, Tensor] | None = None  #: fields of the state that change; of tables, the batch's rows
     losses: Tensor | None = None  #: (B,) losses to minimise in place of `Batch.losses`
     targets: Tensor | None = None  #: (B, classes) or class probabilities to learn in place of the observed labels
     confidence: Tensor | None = None  #: (B,) in each observed label, in [0, 1], where that is not the weight

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .backend import compact, fitting, tables
 from .backend.opaque import opaque
-from .method import Batch, Decision, Method, Task, observed, outputs
+from .method import Batch, Method, Task, observed, outputs
 
 HALF = (torch.float16, torch.bfloat16)  # too coarse to add up
 IGNORE = -100  # the label PyTorch and Hugging Face give to what must not count
@@ -59,10 +59,6 @@ class Loss(NamedTuple):
 
     weight: Tensor | None = None  #: (classes,)
     smoothing: float = 0.0
-
-    @property
-    def plain(self) -> bool:
-        return self.weight is None and not self.smoothing
 
     def of(self, log_probs: Tensor, targets: Tensor) -> Tensor:
         """Of each sample, (..., B), for class probabilities (..., B, classes)."""
@@ -158,7 +154,7 @@ def step_with_targets(
     """The same, and (B, classes) what is learned in place of the observed labels, if anything."""
     tally, state, loss = memory.tally, memory.state, loss or Loss()
     rows, known = _known_rows(method, state, inputs.rows)
-    batch, counted, log_probs = _batch(inputs._replace(rows=rows), known)
+    batch, counted, log_probs = _batch(inputs, rows, known)
     decision = method.step(_entries(method, state, batch), batch)
     with torch.no_grad():
         selecting = (tally.step >= tally.plain_until) & (batch.n_valid > 0)
@@ -167,7 +163,7 @@ def step_with_targets(
         targets = decision.targets
         if targets is not None:
             targets = torch.where(selecting, targets.detach(), observed(batch))
-    losses, norm = _to_minimise(batch, log_probs, decision._replace(targets=targets), selecting, loss)
+    losses, norm = _to_minimise(batch, log_probs, decision.losses, targets, selecting, loss)
     losses = losses.where(batch.valid, 0.0)  # where, never a product with 0: 0 * inf is NaN
     sums = (weights if norm is None else weights * norm).sum(-1, dtype=torch.float32)
     # The only reduction of a loss; 0, with zero gradients, where nothing is kept. Not a dot product: autocast
@@ -194,7 +190,7 @@ def step_with_targets(
         )
         update = {
             name: value.detach() if name in method.tables else torch.where(selecting, value, getattr(state, name))
-            for name, value in decision.update.items()
+            for name, value in (decision.update or {}).items()
         }
     outcome = Outcome(losses, weights, confidence, tally, update, selecting & batch.valid, rows)
     return means.sum(-1) if several else means, outcome, targets
@@ -253,10 +249,11 @@ def _entries(method: Method[Any], state: Any, batch: Batch) -> Any:
             return opaque(value)
         return None if batch.rows is None else tables.read(value, batch.rows, classes)
 
-    return type(state)(*(entry(name, value) for name, value in zip(state._fields, state, strict=True)))
+    kind = type(state)  # PyTorch's compiler knows the fields of a class before it knows those of an object
+    return kind(*(entry(name, value) for name, value in zip(kind._fields, state, strict=True)))
 
 
-def _batch(inputs: Inputs, known: Tensor | None) -> tuple[Batch, Tensor, Tensor | None]:
+def _batch(inputs: Inputs, rows: Tensor | None, known: Tensor | None) -> tuple[Batch, Tensor, Tensor | None]:
     """The batch as a method sees it; how many samples count, be they finite or not; and log-probabilities."""
     losses, logits, labels = inputs.losses, inputs.logits, inputs.labels
     counts = [x for x in (inputs.mask, known) if x is not None]
@@ -287,7 +284,7 @@ def _batch(inputs: Inputs, known: Tensor | None) -> tuple[Batch, Tensor, Tensor 
             losses=losses,
             valid=valid,
             n_valid=valid.sum(-1, dtype=torch.float32),
-            rows=inputs.rows,
+            rows=rows,
             logits=logits,
             labels=None if logits is None else labels,
             targets=inputs.targets,
@@ -305,20 +302,20 @@ def _where(selecting: Tensor, decided: Tensor, batch: Batch) -> Tensor:
 
 
 def _to_minimise(
-    batch: Batch, log_probs: Tensor | None, decision: Decision, selecting: Tensor, loss: Loss
+    batch: Batch, log_probs: Tensor | None, own: Tensor | None, targets: Tensor | None, selecting: Tensor, loss: Loss
 ) -> tuple[Tensor, Tensor | None]:
     """The loss of each sample, and what it adds to the number that their sum is divided by (None: 1)."""
     soft = batch.targets is not None  # torch divides by the number of samples then
-    if decision.targets is not None:
+    if targets is not None:
         assert log_probs is not None
-        return loss.of(log_probs, decision.targets), None if soft else loss.norm(decision.targets)
-    if loss.plain:
+        return loss.of(log_probs, targets), None if soft else loss.norm(targets)
+    if loss.weight is None and not loss.smoothing:
         losses, norm = batch.losses, None
     else:
         assert log_probs is not None
         targets = observed(batch)
         losses, norm = loss.of(log_probs, targets), None if soft else loss.norm(targets)
-    if decision.losses is None:
+    if own is None:
         return losses, norm
-    own = decision.losses if loss.weight is None else decision.losses * (observed(batch) * loss.weight).sum(-1)
+    own = own if loss.weight is None else own * (observed(batch) * loss.weight).sum(-1)
     return torch.where(selecting, own, losses), norm

@@ -79,7 +79,8 @@ def models(name: str, rows: int, seed: int) -> list[Any]:
     from sklearn.naive_bayes import ComplementNB
 
     if name == "words":
-        linear = (LogisticRegression(C=c, solver="liblinear", dual=True, max_iter=200) for c in (0.3, 3.0))
+        drawn: dict[str, Any] = {"solver": "liblinear", "dual": True, "max_iter": 200, "random_state": seed}
+        linear = (LogisticRegression(C=c, **drawn) for c in (0.3, 3.0))
         return [ComplementNB(alpha=0.3), ComplementNB(alpha=3.0), *map(OneVsRestClassifier, linear)]
     if name == "linear":
         return [LogisticRegression(C=c, max_iter=200) for c in (0.001, 0.01, 0.1)]

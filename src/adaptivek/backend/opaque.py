@@ -18,12 +18,11 @@ def _batched(info: Any, axes: tuple[int | None, ...], x: Tensor) -> tuple[Tensor
 
 
 if not hasattr(torch.ops.adaptivek, "opaque"):  # registered once a process, however often this module is loaded
-    # by hand: torch.library.custom_op would load all of the compiler with the package
-    _LIBRARY = torch.library.Library("adaptivek", "FRAGMENT")  # type: ignore[no-untyped-call]
-    _LIBRARY.define("opaque(Tensor x) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))  # type: ignore[no-untyped-call]
-    _LIBRARY.impl("opaque", torch.clone, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    # in parts: torch.library.custom_op would load all of the compiler with the package
+    torch.library.define("adaptivek::opaque", "(Tensor x) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+    torch.library.impl("adaptivek::opaque", "default", torch.clone)
     if hasattr(torch.library, "register_vmap"):  # from PyTorch 2.5 on; before, vmap finds its way more slowly
-        torch.library.register_vmap("adaptivek::opaque", _batched, lib=_LIBRARY)
+        torch.library.register_vmap("adaptivek::opaque", _batched)
 
 
 def opaque(x: Tensor) -> Tensor:

@@ -145,6 +145,8 @@ class _Hook(TrainerCallback):
             name = type(model.get_base_model() if hasattr(model, "get_base_model") else model).__name__
             self.shift = name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
         self.accumulate = Accumulation(self.criterion, model.parameters())
+        # Transformers before 5.6 has the accelerator divide by this once more, when the step is a mean already
+        self.trainer.accelerator.gradient_accumulation_steps = 1
         self.handle = model.register_forward_pre_hook(self._take_index, with_kwargs=True)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

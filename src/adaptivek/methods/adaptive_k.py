@@ -58,7 +58,8 @@ class AdaptiveK(Method[Moments]):
             v=state.v.lerp(mean.square(), 1 - self.beta2),
             mass=state.mass.lerp(torch.ones_like(mean), 1 - self.beta1) if self.threshold == "mean" else state.mass,
         )
-        return Decision(batch.loss <= self.loss_threshold(moved), moved._asdict())
+        update = {"m": moved.m, "v": moved.v, "mass": moved.mass}
+        return Decision(batch.loss <= self.loss_threshold(moved), update)
 
     def loss_threshold(self, state: Moments) -> Tensor:
         if self.threshold == "mean":
