@@ -32,11 +32,10 @@ SLOW = {
     for name in (
         "accessibility", "audit", "audit_command", "audit_encoder", "audit_estimates", "audit_page",
         "audit_page_decisions", "audit_posterior", "bench", "benchmarks", "cluster", "command", "compiled",
-        "cuda_graph", "distributed", "docs", "huggingface", "imports", "remote",
-        "label_memory", "label_posterior", "lightning", "loggers", "own_data", "own_method", "package", "real",
-        "records", "report", "report_many", "report_own", "report_page", "site", "sklearn", "stacked", "store",
-        "theory_files",
-        "train",
+        "cuda_graph", "distributed", "docs", "huggingface", "imports", "label_memory",
+        "label_posterior", "lightning", "loggers", "own_data", "own_method", "package", "real", "records", "remote",
+        "report", "report_command", "report_many", "report_own", "report_page", "site", "sklearn", "stacked", "store",
+        "theory_files", "train",
     )
 }  # fmt: skip
 

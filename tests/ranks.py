@@ -322,18 +322,9 @@ def lightning_and_hugging_face() -> None:
 
 
 CHECKS = (
-    every_method_step_by_step,
-    a_class_lost_on_one_rank_is_lost_on_all,
-    tokens_and_masks,
-    one_big_batch,
-    windows,
-    sharded,
-    resumed,
-    accelerated,
-    broken_use_stops_every_rank,
-    compiled_with_a_break,
-    lightning_and_hugging_face,
-)
+    every_method_step_by_step, a_class_lost_on_one_rank_is_lost_on_all, tokens_and_masks, one_big_batch, windows,
+    sharded, resumed, accelerated, broken_use_stops_every_rank, compiled_with_a_break, lightning_and_hugging_face,
+)  # fmt: skip
 
 
 def main() -> None:

@@ -23,15 +23,17 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_two_ranks_are_one_process():
-    agree([check.__name__ for check in CHECKS if check is not sharded])
+    checks = [check.__name__ for check in CHECKS if check is not sharded]
+    assert agreed(checks) == checks
 
 
 @pytest.mark.skipif(not hasattr(torch.distributed.fsdp, "fully_shard"), reason="FSDP2 is from PyTorch 2.6 on")
 def test_two_ranks_with_shards_are_one_process():
-    agree(["sharded"])
+    assert agreed(["sharded"]) == ["sharded"]
 
 
-def agree(checks: list[str]) -> None:
+def agreed(checks: list[str]) -> list[str]:
+    """Those that two ranks have passed."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*launcher, "-m", "tests.ranks", *checks],
@@ -43,8 +45,7 @@ def agree(checks: list[str]) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-8000:]
-    passed = [line.removeprefix("passed ") for line in done.stdout.splitlines() if line.startswith("passed ")]
-    assert passed == checks
+    return [line.removeprefix("passed ") for line in done.stdout.splitlines() if line.startswith("passed ")]
 
 
 SMALL = ["--dataset", "digits", "--network", "digits-cnn", "--batch", "32", "--lr", "0.05", "--epochs", "3"]

@@ -47,17 +47,15 @@ def predict_twice(
         return None if progress is None else lambda done, total: progress(done + fit * total, 2 * total)
 
     first = predict(pool, labels, classes, seed, told(0))
-    doubted = contradicted(first, labels, classes)
-    if trusted is not None:
-        doubted &= ~trusted
+    doubted = contradicted(first, labels, classes, trusted)
     if not doubted.any():
         return Twice(first, first)
     second = predict(pool, labels, classes, seed, told(1), ~doubted)
     return Twice(first, geometric_mean(first, second))
 
 
-def contradicted(p: Floats, labels: Codes, classes: int) -> Mask:
-    """Labels that are contradicted with confidence, but of no class nearly all."""
+def contradicted(p: Floats, labels: Codes, classes: int, trusted: Mask | None = None) -> Mask:
+    """Labels that are contradicted with confidence, but of no class nearly all, and none that is trusted."""
     predicted, confidence = p.argmax(1), p.max(1)
     agrees = predicted == labels
     counts = np.bincount(labels[agrees], minlength=classes)
@@ -65,7 +63,7 @@ def contradicted(p: Floats, labels: Codes, classes: int) -> Mask:
     usual[counts < FEW_ROWS] = np.inf  # what is usual cannot be said
     found: Mask = ~agrees & (confidence >= usual[predicted])
     chosen, _ = flagged(p[np.arange(len(labels)), labels], labels, classes, int(found.sum()), found)
-    return found & chosen
+    return found & chosen if trusted is None else found & chosen & ~trusted
 
 
 def geometric_mean(first: Floats, second: Floats) -> Floats:

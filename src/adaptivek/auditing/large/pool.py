@@ -90,9 +90,7 @@ def fit(
 
     everything = np.ones(len(labels), bool)
     first, p = _fit(name, inputs, labels, classes, seed, told(0), everything)
-    doubted = contradicted(p, labels, classes)
-    if trusted is not None:
-        doubted &= ~trusted
+    doubted = contradicted(p, labels, classes, trusted)
     if not doubted.any():
         return Fitted(Pools(first, None, vectoriser, classes), Twice(p, p), words)
     second, again = _fit(name, inputs, labels, classes, seed, told(total // 2), ~doubted)
