@@ -53,6 +53,7 @@ def test_a_node_is_lost_then_stacks_share_the_gpu_of_the_other(cluster, capsys, 
     expected = everything(each for spec in specs for each in train_unit((spec,), "cpu"))
     assert everything(Store(tmp_path / "lost").read_all()) == expected
 
+    cluster.wait_for_nodes(60)  # until the lost one is known to be lost
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     told.clear()
     specs = GRID.specs(**QUICK, epochs=4)

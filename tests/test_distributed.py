@@ -23,17 +23,8 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_two_ranks_are_one_process():
-    checks = [check.__name__ for check in CHECKS if check is not sharded]
-    assert agreed(checks) == checks
-
-
-@pytest.mark.skipif(not hasattr(torch.distributed.fsdp, "fully_shard"), reason="FSDP2 is from PyTorch 2.6 on")
-def test_two_ranks_with_shards_are_one_process():
-    assert agreed(["sharded"]) == ["sharded"]
-
-
-def agreed(checks: list[str]) -> list[str]:
-    """Those that two ranks have passed."""
+    fsdp2 = hasattr(torch.distributed.fsdp, "fully_shard")  # from PyTorch 2.6 on
+    checks = [check.__name__ for check in CHECKS if fsdp2 or check is not sharded]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*launcher, "-m", "tests.ranks", *checks],
@@ -45,7 +36,8 @@ def agreed(checks: list[str]) -> list[str]:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-8000:]
-    return [line.removeprefix("passed ") for line in done.stdout.splitlines() if line.startswith("passed ")]
+    passed = [line.removeprefix("passed ") for line in done.stdout.splitlines() if line.startswith("passed ")]
+    assert passed == checks
 
 
 SMALL = ["--dataset", "digits", "--network", "digits-cnn", "--batch", "32", "--lr", "0.05", "--epochs", "3"]
