@@ -8,7 +8,7 @@ from torch import nn
 import adaptivek
 from adaptivek.experiments.data import load
 from adaptivek.methods.elr import pull
-from adaptivek.methods.label_posterior import thresholds
+from adaptivek.methods.label_posterior import memorised, thresholds
 from adaptivek.noise import Directed, corrupt
 
 ROWS, CLASSES = 12, 4
@@ -27,6 +27,7 @@ def seen(
     criterion.state_visits.fill_(visits)
     criterion.state_confusion.copy_(confusion)
     criterion.state_expected.copy_(confusion.sum(1) if expected is None else expected)
+    criterion.state_moments.copy_(torch.tensor([[0.9], [0.85]]).expand(2, CLASSES))
     return criterion
 
 
@@ -53,6 +54,41 @@ def test_a_network_that_is_right_more_often_than_it_is_confident_doubts_no_label
         assert torch.isclose(criterion(logits, labels, torch.arange(ROWS)), plain) != doubts
 
 
+def test_a_network_that_is_hardly_more_confident_than_by_chance_doubts_no_label():
+    confusion = torch.full((CLASSES, CLASSES), 3.0).fill_diagonal_(16.0)
+    logits, labels = 9 * torch.randn(ROWS, CLASSES), torch.randint(CLASSES, (ROWS,))
+    remembered, losses = torch.rand(ROWS, CLASSES).softmax(1), []
+    for confidence in (1 / CLASSES, 0.3, 1 / CLASSES + 0.75 / 4, 0.9):
+        criterion = seen(remembered, confusion)
+        criterion.state_moments[0] = confidence
+        losses.append(criterion(logits, labels, torch.arange(ROWS)).item())
+    assert losses[0] == pytest.approx(F.cross_entropy(logits, labels).item())
+    assert losses[0] != pytest.approx(losses[1])
+    assert losses[2] == pytest.approx(losses[3])  # a quarter of the way from chance to certain is enough
+
+
+@pytest.mark.parametrize(
+    ("noisy", "doubt", "expected"),
+    [(0.4, 0.4, 0.0), (0.4, 0.5, 0.0), (0.4, 0.3, 0.4), (0.4, 0.1, 1.0), (0.0, 0.0, 0.0)],
+)
+def test_noise_that_is_found_no_more_is_being_memorised(noisy, doubt, expected):
+    found = memorised(torch.tensor([noisy * 1e6, 1e6]), torch.tensor(doubt))
+    assert found.item() == pytest.approx(expected, abs=1e-4)
+
+
+def test_predictions_count_in_full_again_where_noise_is_being_memorised():
+    confusion = torch.full((CLASSES, CLASSES), 10.0).fill_diagonal_(30.0)
+    remembered = torch.rand(ROWS, CLASSES).softmax(1)
+    logits, labels = torch.randn(ROWS, CLASSES), torch.randint(CLASSES, (ROWS,))
+    targets = {}
+    for visits, early in ((3.0, 0.0), (1e9, 0.0), (1e9, 500.0)):
+        criterion = seen(remembered, confusion, visits=visits, method="label-posterior:worth=1e-9")
+        criterion.state_early.copy_(torch.tensor([early, 1000.0]))
+        targets[visits, early] = criterion(logits, labels, torch.arange(ROWS)).item(), criterion.confidence
+    torch.testing.assert_close(targets[1e9, 500.0][1], targets[3.0, 0.0][1])
+    assert not torch.allclose(targets[1e9, 0.0][1], targets[3.0, 0.0][1])
+
+
 def test_the_pull_is_the_gradient_of_elr():
     logits = torch.randn(ROWS, CLASSES, dtype=torch.float64, requires_grad=True)
     remembered = 0.9 * torch.rand(ROWS, CLASSES, dtype=torch.float64).softmax(1)
@@ -70,24 +106,18 @@ def test_a_label_that_all_agree_on_is_learned_as_it_is():
     torch.testing.assert_close(criterion(logits, labels, torch.arange(ROWS)), expected, rtol=0, atol=1e-4)
 
 
-def test_what_is_said_after_many_visits_is_worth_the_square_root_and_pulls_no_more():
+def test_what_is_said_after_many_visits_is_worth_the_square_root():
     """Of two classes, 30 % of each labelled as the other: the odds are 3/7, so the posterior can be written down."""
     two = torch.tensor([[70.0, 30.0], [30.0, 70.0]])
-    criterion = adaptivek.Selection("label-posterior:worth=1e-9", rows=2, classes=2)
-    for name, value in (("confusion", two), ("expected", two.sum(1)), ("predictions", torch.tensor([[0.1, 0.9]] * 2))):
-        getattr(criterion, f"state_{name}").copy_(value)
-    criterion.state_visits.fill_(1e9)
     p, odds = torch.tensor([0.2, 0.8]), (30 / 101) / (71 / 101)
-    criterion(p.log().expand(2, 2), torch.tensor([0, 0]), torch.arange(2))
-    wrong = (0.8 * 0.9) ** 0.5 * odds
-    torch.testing.assert_close(
-        criterion.confidence, torch.full((2,), (0.2 * 0.1) ** 0.5 / ((0.2 * 0.1) ** 0.5 + wrong))
-    )
-    few = adaptivek.Selection("label-posterior:worth=1e-9", rows=2, classes=2)
-    few.load_state_dict(criterion.state_dict())
-    few.state_visits.fill_(2)
-    few(p.log().expand(2, 2), torch.tensor([0, 0]), torch.arange(2))
-    assert (few.confidence < criterion.confidence).all()
+    for visits, power in ((2.0, 1.0), (6.0, 0.75), (1e9, 0.5)):
+        criterion = adaptivek.Selection("label-posterior", rows=2, classes=2)
+        criterion.state_confusion.copy_(two)
+        criterion.state_predictions.copy_(torch.tensor([0.1, 0.9]))
+        criterion.state_visits.fill_(visits)
+        criterion(p.log().expand(2, 2), torch.tensor([0, 0]), torch.arange(2))
+        right, wrong = (0.2 * 0.1) ** power, (0.8 * 0.9) ** power * odds
+        torch.testing.assert_close(criterion.confidence, torch.full((2,), right / (right + wrong)))
 
 
 @pytest.mark.parametrize("size", [20, 1000])

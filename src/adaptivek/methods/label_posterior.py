@@ -18,7 +18,9 @@ MOST = 0.5  # the odds of another class: a label is always at least twice as lik
 QUARTER = 0.67  # standard deviations above the mean lies a quarter of a normal distribution
 WINDOW = 64  # rows of a class over which mean and deviation of its confidence are taken
 GROWTH = 0.7  # a memory of n visits is 1 - 0.7^n of the prediction, as ELR's, which starts at 0
-FEW = 5  # visits for which predictions are as good as held-out ones, before noisy labels are memorised
+FEW = 3  # visits for which predictions are as good as held-out ones, before noisy labels are memorised
+LEARNED = 0.25  # confidence, 0 by chance and 1 if certain, from which on a class counts as learned
+SLACK = 0.1  # noise that may be found or not without telling anything
 
 
 class LabelPosteriorState(NamedTuple):
@@ -27,6 +29,8 @@ class LabelPosteriorState(NamedTuple):
     confusion: Tensor  #: how many confident rows of one class were labelled as another, of late; see `confusion`
     expected: Tensor  #: (classes,) how many of them the network itself expects to be labelled as their class
     moments: Tensor  #: (2, classes) mean and mean square of the confidence of the last rows of each class
+    early: Tensor  #: (2,) confident rows of the first visits: how many were labelled otherwise, and how many there were
+    doubt: Tensor  #: mean doubt of the labels of about the last epoch
     horizon: Tensor  #: samples that the counts look back on: the size of the training set
 
 
@@ -38,9 +42,10 @@ class LabelPosterior(Method[LabelPosteriorState]):
     They come from confusion counts of remembered class and observed label, over the most confident rows of each class.
     At its first visit a row is trained on its label. After that the label has a share of ``worth / (worth + visits)``
     in the target, and more where its class is hardly ever found again, or where the network is less confident than it
-    is right: then it is still learning, and what looks like noise is not. By the same trust, predictions are pulled
-    towards the remembered ones as in ELR, from the first visit on. After five visits predictions may be memorised
-    labels: from then on they count for less, and the pull fades.
+    is right, or close to chance: then it is still learning, and what looks like noise is not. By the same trust,
+    predictions are pulled towards the remembered ones as in ELR, from the first visit on. After three visits
+    predictions may be memorised labels: from then on they count for less, and the pull fades, unless less noise is
+    found than in the first visits. Then noisy labels are being memorised, and both come back.
 
     Args:
         beta: how slowly the remembered predictions move, in [0, 1); they move once a visit, so once an epoch.
@@ -55,7 +60,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
     name: ClassVar[str] = "label-posterior"
     summary: ClassVar[str] = "mixes each label with its posterior, the more the more often its row was seen"
     paper: ClassVar[str] = "this library"
-    revision: ClassVar[int] = 3
+    revision: ClassVar[int] = 4
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     uses_rows: ClassVar[bool] = True
@@ -79,6 +84,8 @@ class LabelPosterior(Method[LabelPosteriorState]):
             no_counts(classes),
             torch.zeros(classes),
             torch.stack([flat, flat.square()]),
+            torch.zeros(2),
+            torch.tensor(0.0),
             torch.tensor(float(task.rows or HORIZON)),
         )
 
@@ -88,32 +95,41 @@ class LabelPosterior(Method[LabelPosteriorState]):
         p, label = batch.logits.detach().softmax(-1), observed(batch)
         visits, before, moved = self._visit(state.predictions, state.visits, p)
         odds, trust = odds_and_trust(state.confusion, batch.labels)
-        trust = (trust * (1 - explained(state.confusion, state.expected)[batch.labels]).clamp(min=0)).unsqueeze(-1)
+        wary = (1 - explained(state.confusion, state.expected)).clamp(min=0) * learned(state.moments)
+        trust = (trust * wary[batch.labels]).unsqueeze(-1)
         odds = torch.where(label > 0, 1.0, odds.clamp(max=MOST))
-        few = few_visits(visits)
-        posterior = (p.clamp(TINY) * before) ** (0.5 + 0.5 * few) * odds
+        few, memorising = few_visits(visits), memorised(state.early, state.doubt)
+        posterior = (p.clamp(TINY) * before) ** (0.5 + 0.5 * torch.maximum(few, memorising)) * odds
         posterior = posterior / posterior.sum(-1, keepdim=True)
         targets = label + trust * visits / (self.worth + visits) * (posterior - label)
         # kept within 0 and 1: where predictions are certain the pull of ELR grows without bound, and training at a high
         # learning rate does not survive that
         remembered = (1 - GROWTH ** (visits + 1)) * moved
-        targets = (targets + self.strength * few**2 * trust * pull(p, remembered)).clamp(0, 1)
+        strength = self.strength * torch.maximum(few.square(), memorising)
+        targets = (targets + strength * trust * pull(p, remembered)).clamp(0, 1)
 
         confidence, found = moved.max(-1)
         counted = ((confidence >= thresholds(state.moments)[found]) & batch.valid).to(p.dtype)
-        left = (1 - batch.n_valid / state.horizon).clamp(min=0)
+        first = counted * ((visits > 0) & (visits <= FEW)).squeeze(-1)
+        of_last_epoch = (batch.n_valid / state.horizon).clamp(max=1)
         expected = counted * p.gather(-1, found.unsqueeze(-1)).squeeze(-1)
+        believed = (posterior * label).sum(-1).clamp(0, 1)
+        doubt = ((1 - believed) * batch.valid).sum(-1) / batch.n_valid.clamp(min=1)
         return Decision(
             batch.valid,
             {
                 "predictions": moved,
                 "visits": visits.squeeze(-1) + 1,
                 "confusion": count_confusion(state.confusion, state.horizon, moved, batch, counted),
-                "expected": (left * state.expected).scatter_add(-1, found, expected.to(state.expected.dtype)),
+                "expected": ((1 - of_last_epoch) * state.expected).scatter_add(
+                    -1, found, expected.to(state.expected.dtype)
+                ),
                 "moments": count_moments(state.moments, found, confidence, batch.valid),
+                "early": state.early + torch.stack([(first * (found != batch.labels)).sum(-1), first.sum(-1)]),
+                "doubt": state.doubt + of_last_epoch * (doubt - state.doubt),
             },
             targets=targets / targets.sum(-1, keepdim=True),
-            confidence=(posterior * label).sum(-1).clamp(0, 1),
+            confidence=believed,
         )
 
     def _visit(self, before: Tensor | None, visits: Tensor | None, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -129,6 +145,22 @@ class LabelPosterior(Method[LabelPosteriorState]):
 def few_visits(visits: Tensor) -> Tensor:
     """1 for the first visits of a row, then falling: by how much a network has not memorised it yet."""
     return (FEW / visits.clamp(min=1)).clamp(max=1)
+
+
+def memorised(early: Tensor, doubt: Tensor) -> Tensor:
+    """How surely noisy labels are being memorised, 0 to 1: by how much less noise is found than in the first visits.
+
+    The most confident rows tell how much there is before any label is memorised. In all rows there is hardly less.
+    """
+    noisy = early[0] / (early[1] + 1)
+    return (2 * (noisy - doubt) / (noisy + SLACK)).clamp(0, 1)
+
+
+def learned(moments: Tensor) -> Tensor:
+    """How far each class is learned, 0 to 1: by how much the network is more confident of it than by chance."""
+    classes = moments.shape[-1]
+    above_chance = (classes * moments[0] - 1) / max(classes - 1, 1)
+    return (above_chance / LEARNED).clamp(0, 1)
 
 
 def explained(confusion: Tensor, expected: Tensor) -> Tensor:
