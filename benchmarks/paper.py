@@ -136,7 +136,7 @@ def run(grid: Grid, phase: str, settings: Settings) -> None:
     wanted, started = specs(grid), time.perf_counter()
     if not wanted:
         print("nothing to run: `--phase hold-out` comes first")
-    for number, result in enumerate(bench(wanted, folder, settings=settings), 1):
+    for number, result in enumerate(bench(wanted, folder, settings=settings, retry_failed=True), 1):
         spec, seconds = result.spec, time.perf_counter() - started
         end = result.failure or f"{100 * result.epochs[-1].test_accuracy:.2f}"
         print(
