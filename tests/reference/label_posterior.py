@@ -18,18 +18,19 @@ class LabelPosterior(Rule):
         again = self.confusion[label][label] / (self.confusion[:, label].sum() + 1)
         right, number = self.confusion[label][label], self.confusion[label].sum()
         explained = max(right - self.expected[label], 0.0) / (number - right + 1)
-        above_chance = (self.mean[label] - 1 / self.classes) / (1 - 1 / self.classes)
-        return min(max(4 * again - 1, 0.0), 1.0) * max(1 - explained, 0.0) * min(max(4 * above_chance, 0.0), 1.0)
+        chance = 1 / self.classes
+        learned = min(max((self.mean[label] - chance) / (1 - chance) / 0.25, 0.0), 1.0)
+        return min(max(4 * again - 1, 0.0), 1.0) * max(1 - explained, 0.0) * learned
 
     def step(self, logits, labels, rows):
         counts = self.confusion + np.eye(self.classes)
         noisy = self.early_wrong / (self.early + 1)
-        memorising = min(max(2 * (noisy - self.doubt) / (noisy + 0.1), 0.0), 1.0)
+        memorising = min(max((noisy - self.doubt) / 0.1 - 1, 0.0), 1.0)
         seen, targets, self.confidence = [], [], np.zeros(len(labels))
         for place, (p, label, row) in enumerate(zip(softmax(logits), labels, rows, strict=True)):
             visits, before = self.visits[row], self.predictions[row].copy()
             own = max(counts[label][label] / counts[label].sum(), 1e-3)
-            few = min(1.0, 3 / max(visits, 1))
+            few = min(1.0, 5 / max(visits, 1))
             posterior = np.zeros(self.classes)
             for c in range(self.classes):
                 odds = 1.0 if c == label else min(max(counts[c][label] / counts[c].sum(), 1e-3) / own, 0.5)
@@ -61,7 +62,7 @@ class LabelPosterior(Rule):
             if confidence >= self.mean[c] + min(0.67 * deviation, (1 - self.mean[c]) / 2):
                 self.confusion[c][label] += 1
                 self.expected[c] += p[c]
-                if 1 <= visits <= 3:
+                if 1 <= visits <= 5:
                     self.early += 1
                     self.early_wrong += c != label
         for c, confidences in enumerate(new):

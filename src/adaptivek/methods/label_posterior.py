@@ -18,9 +18,9 @@ MOST = 0.5  # the odds of another class: a label is always at least twice as lik
 QUARTER = 0.67  # standard deviations above the mean lies a quarter of a normal distribution
 WINDOW = 64  # rows of a class over which mean and deviation of its confidence are taken
 GROWTH = 0.7  # a memory of n visits is 1 - 0.7^n of the prediction, as ELR's, which starts at 0
-FEW = 3  # visits for which predictions are as good as held-out ones, before noisy labels are memorised
+FEW = 5  # visits for which predictions are as good as held-out ones, before noisy labels are memorised
 LEARNED = 0.25  # confidence, 0 by chance and 1 if certain, from which on a class counts as learned
-SLACK = 0.1  # noise that may be found or not without telling anything
+SLACK = 0.1  # by how much less noise than at first may be found and tell nothing
 
 
 class LabelPosteriorState(NamedTuple):
@@ -43,7 +43,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
     At its first visit a row is trained on its label. After that the label has a share of ``worth / (worth + visits)``
     in the target, and more where its class is hardly ever found again, or where the network is less confident than it
     is right, or close to chance: then it is still learning, and what looks like noise is not. By the same trust,
-    predictions are pulled towards the remembered ones as in ELR, from the first visit on. After three visits
+    predictions are pulled towards the remembered ones as in ELR, from the first visit on. After five visits
     predictions may be memorised labels: from then on they count for less, and the pull fades, unless less noise is
     found than in the first visits. Then noisy labels are being memorised, and both come back.
 
@@ -95,8 +95,8 @@ class LabelPosterior(Method[LabelPosteriorState]):
         p, label = batch.logits.detach().softmax(-1), observed(batch)
         visits, before, moved = self._visit(state.predictions, state.visits, p)
         odds, trust = odds_and_trust(state.confusion, batch.labels)
-        wary = (1 - explained(state.confusion, state.expected)).clamp(min=0) * learned(state.moments)
-        trust = (trust * wary[batch.labels]).unsqueeze(-1)
+        known = learned(state.moments) * (1 - explained(state.confusion, state.expected)).clamp(min=0)
+        trust = (trust * known[batch.labels]).unsqueeze(-1)
         odds = torch.where(label > 0, 1.0, odds.clamp(max=MOST))
         few, memorising = few_visits(visits), memorised(state.early, state.doubt)
         posterior = (p.clamp(TINY) * before) ** (0.5 + 0.5 * torch.maximum(few, memorising)) * odds
@@ -153,14 +153,13 @@ def memorised(early: Tensor, doubt: Tensor) -> Tensor:
     The most confident rows tell how much there is before any label is memorised. In all rows there is hardly less.
     """
     noisy = early[0] / (early[1] + 1)
-    return (2 * (noisy - doubt) / (noisy + SLACK)).clamp(0, 1)
+    return ((noisy - doubt) / SLACK - 1).clamp(0, 1)
 
 
 def learned(moments: Tensor) -> Tensor:
     """How far each class is learned, 0 to 1: by how much the network is more confident of it than by chance."""
     classes = moments.shape[-1]
-    above_chance = (classes * moments[0] - 1) / max(classes - 1, 1)
-    return (above_chance / LEARNED).clamp(0, 1)
+    return ((classes * moments[0] - 1) / max(classes - 1, 1) / LEARNED).clamp(0, 1)
 
 
 def explained(confusion: Tensor, expected: Tensor) -> Tensor:
