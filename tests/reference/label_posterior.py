@@ -25,7 +25,7 @@ class LabelPosterior(Rule):
     def step(self, logits, labels, rows):
         counts = self.confusion + np.eye(self.classes)
         noisy = self.early_wrong / (self.early + 1)
-        memorising = min(max((noisy - self.doubt) / 0.1 - 1, 0.0), 1.0)
+        memorising = min(max((noisy - self.doubt) / 0.05 - 1, 0.0), 1.0)
         seen, targets, self.confidence = [], [], np.zeros(len(labels))
         for place, (p, label, row) in enumerate(zip(softmax(logits), labels, rows, strict=True)):
             visits, before = self.visits[row], self.predictions[row].copy()

@@ -20,7 +20,7 @@ WINDOW = 64  # rows of a class over which mean and deviation of its confidence a
 GROWTH = 0.7  # a memory of n visits is 1 - 0.7^n of the prediction, as ELR's, which starts at 0
 FEW = 5  # visits for which predictions are as good as held-out ones, before noisy labels are memorised
 LEARNED = 0.25  # confidence, 0 by chance and 1 if certain, from which on a class counts as learned
-SLACK = 0.1  # by how much less noise than at first may be found and tell nothing
+SLACK = 0.05  # by how much less noise than at first may be found and tell nothing
 
 
 class LabelPosteriorState(NamedTuple):
