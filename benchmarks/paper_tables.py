@@ -27,7 +27,7 @@ from adaptivek.experiments.spec import PAPER_DATASETS, PAPER_METHODS, RECIPES
 from adaptivek.experiments.store import Result
 
 ASKED = 420  # runs of the paper's
-OWN = "label-memory"  # the default
+OWN = ("label-posterior", "label-memory")  # the default, and the one before it
 LATE = ("vanilla+mkl", "adaptive-k")
 SECTION = re.compile(r"### (.*?)\n\n(.*?)(?=\n\n### |\Z)", re.DOTALL)
 
@@ -70,7 +70,7 @@ def _seeds(row: Row) -> list[int]:
 def claims(results: Sequence[Result]) -> str:
     lines = [["claim", "last epoch", "best epoch on the test set", "the paper"]]
     table = rows(results)
-    for method in (ADAPTIVE_K, OWN):
+    for method in (ADAPTIVE_K, *OWN):
         for last, best in counted(table, method, named(method)):
             counts = (f"{each.holds} of {each.settings}" for each in (last, best))
             lines.append([last.text, *counts, f"{last.paper} of {PAPER_SETTINGS}" if method == ADAPTIVE_K else "-"])
@@ -150,7 +150,7 @@ def tables(results: Sequence[Result]) -> dict[str, str]:
 def summary(results: Sequence[Result]) -> str:
     """For each data set, the mean of its noise rates; and over all, the share of the gap that is closed."""
     table = [row for row in rows(results) if row.setting.rate > 0]
-    methods = [name for name in (*PAPER_METHODS, OWN, "label-posterior", "elr") if any(row.has(name) for row in table)]
+    methods = [name for name in (*PAPER_METHODS, *OWN, "elr") if any(row.has(name) for row in table)]
     lines = [["mean over the noise rates, last epoch", *map(named, methods)]]
     for dataset in PAPER_DATASETS:
         mine = [row for row in table if row.setting.dataset == dataset]

@@ -17,7 +17,7 @@ from .backend.distributed import ProcessGroup, for_averaging, gather, process_gr
 from .backend.module import MethodModule
 from .backend.start import earlier_predictions
 from .method import Method, outputs
-from .methods import build
+from .methods import DEFAULT, build
 from .step import HALF, IGNORE, Inputs, Loss, Outcome, begin_epoch, cross_entropy, remember, step_with_targets
 
 
@@ -66,7 +66,7 @@ class Selection(MethodModule):
 
     def __init__(
         self,
-        method: Method[Any] | str = "label-memory",
+        method: Method[Any] | str = DEFAULT,
         *,
         warmup: int | None = None,
         loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,

@@ -11,6 +11,7 @@ import torch
 import tyro
 from rich.table import Table
 
+from ..methods import DEFAULT
 from ..support.modules import import_modules
 from ..support.terminal import out, progress_bar, trained_on
 from .imports import Imports
@@ -27,7 +28,7 @@ def train(
     /,
     folder: Annotated[Path, tyro.conf.arg(name="out", metavar="DIR")],
     overrides: Annotated[Overrides, tyro.conf.arg(name="")],
-    method: str = "label-memory",
+    method: str = DEFAULT,
     noise: Literal["directed", "symmetric", "pair-flip", "instance"] = "directed",
     noise_rate: float = 0.0,
     exact_noise: bool = False,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backend.checks import check_number
-from ..methods import told_noise_ratio
+from ..methods import DEFAULT, told_noise_ratio
 from ..support.modules import import_modules
 from .executors import ENGINES, Settings, Unit, choose, find_recipe, load_once
 from .prepare import check_recipe
@@ -64,7 +64,7 @@ class Grid:
         ]
 
 
-PRESETS = {"demo": Grid(datasets=("digits",), methods=(*PAPER_METHODS, "label-memory")), "paper": Grid()}
+PRESETS = {"demo": Grid(datasets=("digits",), methods=(*PAPER_METHODS, DEFAULT)), "paper": Grid()}
 
 
 class LockedWork:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..backend.checks import check_number
 from ..backend.distributed import process_group
 from ..criterion import Selection
+from ..methods import DEFAULT
 
 FEW = 10  # labels of a class, about which nothing is said
 
@@ -79,6 +80,6 @@ class ClassMonitor:
         warnings.warn(
             f"{self.criterion.method.name} is losing classes: {named}{more}. "
             + (f"Plain training for {self.plain} steps. " if self.plain else "")
-            + "A longer warmup helps, or label-memory, which needs none",
+            + f"A longer warmup helps, or {DEFAULT}, which needs none",
             stacklevel=3,
         )

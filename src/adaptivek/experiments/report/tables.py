@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from ...methods import DEFAULT as DEFAULT
 from ...methods import METHODS
 from ..spec import PAPER_DATASETS, PAPER_METHODS, RunSpec
 from ..store import Result
@@ -17,7 +18,6 @@ from ..store import Result
 #: accuracy of the last epoch, or the best one on the test set, as the paper reports it
 Measure = Literal["last", "best"]
 ORACLE, VANILLA, MKL, VANILLA_MKL, ADAPTIVE_K = PAPER_METHODS
-DEFAULT = "label-memory"  #: of `Selection`
 
 
 class Stat(NamedTuple):
