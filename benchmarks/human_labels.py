@@ -21,7 +21,7 @@ from adaptivek.experiments.session import prepare
 from adaptivek.experiments.spec import RECIPES, RunSpec
 from adaptivek.experiments.stack import Stack
 
-METHODS = ("vanilla", "oracle", "label-memory", "adaptive-k", "elr")
+METHODS = ("vanilla", "oracle", "label-memory", "adaptive-k", "elr", "label-posterior")
 
 
 def main() -> None:

@@ -3,9 +3,9 @@
     python benchmarks/readme_figure.py
 
 Draws docs/figures/readme.svg and, for phones, readme-narrow.svg, and prints the numbers in them. The default method is
-whatever `adaptivek.Selection()` uses. Injected noise is directed; runs are those of beyond.py. Real noise is that of
-real.py (labels by people, a crowd or rules) and human_labels.py. What has not been run with all four methods is left
-out.
+whatever `adaptivek.Selection()` uses. Injected noise is directed; runs are those of beyond.py, and for the fine-tuned
+network those of real.py. Real noise is that of real.py (labels by people, a crowd or rules) and human_labels.py; what
+has not been run with all four methods there is left out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ SHOWN = {
     "adaptive-k": ("Adaptive-k, as published", "violet", "s", "-"),
     "vanilla": ("plain training", "grey", "X", "-"),
 }
-DATA = {"fashion-mnist": "Fashion-MNIST, 5,000 rows", "cifar10": "CIFAR-10", "imdb": "IMDB reviews"}
+DATA = {"mnist": "MNIST, 5,000 rows", "fashion-mnist": "Fashion-MNIST, 5,000 rows"}
+FINE_TUNED = "sarcasm", "Sarcasm, fine-tuned"
 RATES = (0.0, 0.2, 0.4)
 REAL = {
     "labelme_amt": "scenes, by a crowd", "product_pairs_amt": "product pairs, by a crowd",
@@ -64,6 +65,18 @@ def injected(dataset: str) -> dict[float, Found]:
     return found
 
 
+def fine_tuned(folder: Path) -> dict[float, Found]:
+    """By the noise rate, a pre-trained encoder after three epochs; Adaptive-k has not been run there."""
+    values: dict[float, dict[str, list[float]]] = {rate: {} for rate in RATES}
+    for job, line in current(read_lines(folder / "encoder.jsonl")).items():
+        setting = job.setting
+        if (setting.data, setting.epochs) == (FINE_TUNED[0], 3) and job.method in SHOWN:
+            values[setting.rate].setdefault(job.method, []).append(line[setting.metric][-1])
+    return {
+        rate: {method: statistics.mean(numbers) for method, numbers in found.items()} for rate, found in values.items()
+    }
+
+
 def real(folder: Path, people: Path) -> dict[str, Found]:
     """By the name of the data and its noise ratio, the noisiest last."""
     values: dict[tuple[float, str], dict[str, list[float]]] = {}
@@ -86,10 +99,10 @@ def real(folder: Path, people: Path) -> dict[str, Found]:
 
 def lines(axes: Axes, found: Mapping[float, Found], title: str) -> None:
     for method, (_, pen, marker, line) in SHOWN.items():
-        points = [(100 * rate, row[method]) for rate, row in found.items() if method in row]
-        axes.plot(
-            *zip(*points, strict=True), line, marker=marker, ms=6, color=PENS[pen], zorder=2 + (method == DEFAULT)
-        )
+        rates = [rate for rate, row in found.items() if method in row]
+        accuracy = [found[rate][method] for rate in rates]
+        places = [100 * rate for rate in rates]
+        axes.plot(places, accuracy, line, marker=marker, ms=6, color=PENS[pen], zorder=2 + (method == DEFAULT))
     axes.set(title=title, xticks=[100 * rate for rate in RATES], xlabel="noise injected, %")
 
 
@@ -116,9 +129,9 @@ def draw(by_rate: Mapping[str, dict[float, Found]], by_data: Mapping[str, Found]
     with rc_context(STYLE):
         figure = Figure(figsize=(4.5, 9.6) if narrow else (8.6, 7.2), layout="constrained")
         top, bottom = figure.subfigures(2, 1, height_ratios=[1, 1.1 if narrow else 1.25])
-        panels = top.subplots(2, 2).flatten() if narrow else top.subplots(1, len(DATA))
+        panels = top.subplots(2, 2).flatten() if narrow else top.subplots(1, len(by_rate))
         for axes, (name, found) in zip(panels, by_rate.items(), strict=False):
-            lines(axes, found, DATA[name].partition(",")[0] if narrow else DATA[name])
+            lines(axes, found, name.partition(",")[0] if narrow else name)
         panels[0].set_ylabel("test accuracy, %")
         dumbbells(bottom.subplots(), by_data, narrow)
         keys = [
@@ -144,10 +157,11 @@ def main() -> None:
     parser.add_argument("--real", type=Path, default=Path("results/real"))
     parser.add_argument("--people", type=Path, default=Path("results/beyond/human_labels.jsonl"))
     given = parser.parse_args()
-    by_rate, by_data = {name: injected(name) for name in DATA}, real(given.real, given.people)
+    by_rate = {title: injected(name) for name, title in DATA.items()} | {FINE_TUNED[1]: fine_tuned(given.real)}
+    by_data = real(given.real, given.people)
     for name, found in by_rate.items():
         for rate, row in found.items():
-            print(f"{name}, {rate:.0%} directed: " + ", ".join(f"{m} {row[m]:.1f}" for m in SHOWN if m in row))
+            print(f"{name}, {rate:.0%}: " + ", ".join(f"{m} {row[m]:.1f}" for m in SHOWN if m in row))
     for name, row in by_data.items():
         print(f"{name}: " + ", ".join(f"{method} {row[method]:.1f}" for method in SHOWN))
     for name, narrow in (("readme.svg", False), ("readme-narrow.svg", True)):

@@ -12,7 +12,7 @@ from torch.func import functional_call, vmap
 
 import adaptivek
 from adaptivek import Inputs, testing, train_step
-from adaptivek.methods import build
+from adaptivek.methods import DEFAULT, build
 
 from .reference import ONE_EACH, REFERENCES
 from .tiny import answered, swept
@@ -20,7 +20,7 @@ from .tiny import answered, swept
 ROWS, CLASSES = 200, 5
 CLEAN = torch.rand(ROWS, generator=torch.Generator().manual_seed(5)) < 0.6
 TEXTS = list(REFERENCES)
-ONE_EACH_AND_DEFAULT = [*ONE_EACH, "label-memory"]  # what `Selection()` uses, beside the parameters that show more
+ONE_EACH_AND_DEFAULT = [*ONE_EACH, DEFAULT]  # what `Selection()` uses, beside the parameters that show more
 SEEDS = st.integers(0, 2**31)
 FEW = settings(max_examples=8)  # of many methods, each with a step or two
 

@@ -16,15 +16,14 @@ ROWS, CLASSES = 12, 4
 
 def knowing(predictions: torch.Tensor, confusion: torch.Tensor) -> adaptivek.Selection:
     """A criterion that remembers this already."""
-    criterion = adaptivek.Selection(rows=ROWS, classes=CLASSES)
+    criterion = adaptivek.Selection("label-memory", rows=ROWS, classes=CLASSES)
     criterion.state_predictions.copy_(predictions)
     criterion.state_confusion.copy_(confusion)
     return criterion
 
 
-def test_it_is_the_default_and_begins_as_plain_training():
-    criterion = adaptivek.Selection(rows=ROWS, classes=CLASSES)
-    assert criterion.method == adaptivek.LabelMemory()
+def test_it_begins_as_plain_training():
+    criterion = adaptivek.Selection("label-memory", rows=ROWS, classes=CLASSES)
     logits, labels = 9 * torch.randn(ROWS, CLASSES), torch.arange(ROWS) % CLASSES
     torch.testing.assert_close(criterion(logits, labels, torch.arange(ROWS)), F.cross_entropy(logits, labels))
 
@@ -56,7 +55,7 @@ def test_a_contested_label_is_held_back_by_how_much_predictions_make_up(remember
 def test_without_a_warmup_at_a_high_rate_it_is_far_above_plain_training(rows):
     data = load("digits")
     labels, _ = corrupt(data.y, Directed(0.4), classes=10, seed=0)
-    told = adaptivek.Selection(rows=len(labels) if rows else None, classes=10)
+    told = adaptivek.Selection("label-memory", rows=len(labels) if rows else None, classes=10)
 
     def accuracy(criterion: nn.Module) -> float:
         torch.manual_seed(0)

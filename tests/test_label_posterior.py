@@ -31,6 +31,10 @@ def seen(
     return criterion
 
 
+def test_it_is_the_default():
+    assert adaptivek.Selection().method == adaptivek.LabelPosterior()
+
+
 def test_the_first_visit_is_plain_training():
     criterion = seen(torch.zeros(ROWS, CLASSES), 20 * torch.rand(CLASSES, CLASSES), visits=0)
     logits, labels = 9 * torch.randn(ROWS, CLASSES), torch.arange(ROWS) % CLASSES
@@ -148,7 +152,7 @@ def test_however_common_a_mistake_the_label_is_twice_as_likely(share):
     torch.testing.assert_close(criterion.confidence, torch.tensor([1 / 1.5]), rtol=0.01, atol=0)
 
 
-def test_eight_epochs_are_enough_to_be_above_plain_training_and_the_default():
+def test_eight_epochs_are_enough_to_be_above_plain_training_and_label_memory():
     data = load("digits")
     labels, _ = corrupt(data.y, Directed(0.4), classes=10, seed=0)
 

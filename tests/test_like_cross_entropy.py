@@ -11,13 +11,12 @@ from torch import nn
 
 import adaptivek
 from adaptivek.method import outputs
-from adaptivek.methods import METHODS
+from adaptivek.methods import DEFAULT, METHODS
 
 from .tiny import swept
 
 ROWS, CLASSES = 24, 5
 #: as yet it has replaced nothing, so that it must be plain training to the last digit
-DEFAULT = "label-memory"
 WITHOUT_OWN_LOSS = [name for name, m in METHODS.items() if not m.own_loss and outputs(m) == 1 and not m.privileged]
 SOFT = [name for name, m in METHODS.items() if m.soft_targets and outputs(m) == 1 and not m.privileged]
 
@@ -139,7 +138,10 @@ def test_classes_that_a_logit_of_minus_infinity_rules_out():
         (lambda c, x, y, i: c(x, y.float(), i), r"or class probabilities of shape \(8, 5\); got torch.float32 of sh"),
         (lambda c, x, y, i: c(x, y > 2, i), "labels must be whole numbers, got torch.bool"),
         (lambda c, x, y, i: c(x, y, i.float()), "index must be whole numbers, got torch.float32"),
-        (lambda c, x, y, i: c(x, y), r"label-memory needs row numbers, as rows=24 has promised: criterion\(output, "),
+        (
+            lambda c, x, y, i: c(x, y),
+            r"label-posterior needs row numbers, as rows=24 has promised: criterion",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named_and_nothing_is_spoilt(use, message):
@@ -184,7 +186,7 @@ def test_where_a_step_must_not_look_rows_that_are_not_there_are_left_out_and_hea
         ({"method": "gce", "label_smoothing": 0.1}, "label_smoothing must be 0 for gce, got 0.1"),
         ({"weight": torch.ones(2, 2)}, "weight must be one number for each class"),
         ({"method": "vanilla", "weight": torch.ones(2), "loss": F.mse_loss}, "loss must be left as it is with weight"),
-        ({"loss": F.mse_loss}, "loss must be left as it is for label-memory"),
+        ({"loss": F.mse_loss}, "loss must be left as it is for label-posterior"),
     ],
 )
 def test_bad_options_are_named_at_construction(options, message):
