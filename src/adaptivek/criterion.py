@@ -282,10 +282,10 @@ class Selection(MethodModule):
         if self.method.needs_epochs and not self._told_epoch:
             self._told_epoch = int(self.memory.tally.epoch) >= 0  # from a checkpoint
         checks.check_given("Selection", self.method, shape, mask, index, self.rows, self._told_epoch)
-        if index is not None and self.method.tables and self.rows and has_values(index):
-            if not (index.is_cuda and self._looked_at_rows):  # there once: `train_step` leaves out what comes later
-                checks.check_rows("Selection", index, self.rows)
-                self._looked_at_rows = index.is_cuda
+        if index is not None and self.method.tables and self.rows and not self._looked_at_rows and has_values(index):
+            checks.check_rows("Selection", index, self.rows)
+            if index.is_cuda:  # there once, since it waits: `train_step` leaves out what comes later
+                self._looked_at_rows = True
 
     def _move_to(self, device: torch.device) -> None:
         if self.tally_nonfinite.device != device:  # what it replaces has nothing to move, so nobody thinks of it

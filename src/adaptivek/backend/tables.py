@@ -64,7 +64,10 @@ def parts(table: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 def _surely_distinct(rows: Tensor) -> bool:
-    """Whether no row stands in a batch twice, where that can be seen without waiting. Most batches are such, and take a quarter of the operations."""
+    """Whether no row stands in a batch twice, where that can be seen without waiting.
+
+    So it is in most batches, and writing them is then a few operations, which on a CPU run one by one.
+    """
     return not rows.is_cuda and has_values(rows) and len(set(rows.tolist())) == len(rows)
 
 
