@@ -121,17 +121,13 @@ def start(method: Method[Any], task: Task | None = None, warmup: int = 0, table_
 
 
 def _first_state(method: Method[Any], task: Task, table_classes: int | None) -> Any:
-    rows, classes = task.rows or 0, task.classes or 0
-    if method.reads_packed or type(method).start_epoch is Method.start_epoch:
+    rows, classes, kept = task.rows or 0, task.classes or 0, None
+    if fitting.packs(method):
         kept = fitting.kept_classes(rows, classes, table_classes)
-        task = task if kept is None else task._replace(pack=functools.partial(compact.pack, kept=kept))
     elif table_classes is not None and table_classes < classes:
         raise ValueError(f"Selection: table_classes must be left out for {method.name}, got {table_classes}")
-    if (
-        max(rows, classes) * classes > fitting.CHECKED_BYTES // 4
-    ):  # without values first: making them may end the process
-        with torch.device("meta"):
-            fitting.check_fits(method.name, method.init(task), rows, classes)
+    fitting.check_fits(method, task, kept)
+    task = fitting.packed(task, kept)
     state = method.init(task)
     for name in method.tables:
         if task.pack is None and compact.is_packed(getattr(state, name)):

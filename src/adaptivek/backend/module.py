@@ -42,7 +42,9 @@ class MethodModule(nn.Module):
         if classes is not None or not method.needs_classes:
             self._begin(classes, start)
         else:
-            check_task(method, Task(clean, rows, classes=1))  # the first logits will tell
+            least = Task(clean, rows, classes=2)  # the first logits will tell how many there are
+            check_task(method, least)
+            fitting.check_fits(method, least, None)
 
     def _begin(self, classes: int | None, predictions: Tensor | None = None) -> None:
         """Make what is remembered, once the number of classes is known."""
@@ -115,10 +117,9 @@ class MethodModule(nn.Module):
         try:
             super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         except torch.cuda.OutOfMemoryError as error:
+            task = Task(self._clean, self.rows, self.classes)
             needed = fitting.number_of_bytes(before.values())
-            free = "the GPU has less free"
-            text = fitting.too_much(self.method.name, needed, free, self.rows or 0, self.classes or 0)
-            raise MemoryError(text) from error
+            raise MemoryError(fitting.too_much(self.method, task, needed, None)) from error
         for name, old in before.items():
             new = self.get_buffer(name)
             if new.dtype != old.dtype:

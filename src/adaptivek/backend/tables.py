@@ -68,7 +68,7 @@ def _surely_distinct(rows: Tensor) -> bool:
 
     So it is in most batches, and writing them is then a few operations, which on a CPU run one by one.
     """
-    return not rows.is_cuda and has_values(rows) and len(set(rows.tolist())) == len(rows)
+    return rows.device.type == "cpu" and has_values(rows) and len(set(rows.tolist())) == len(rows)
 
 
 def _repeats(rows: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
