@@ -9,17 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adaptivek.auditing.large import issues, kept, load, rows
+from adaptivek.auditing.large import issues, load, rows
 
 ROWS = 1_500
 
 
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of 100 rows, parts of three, and a sample of 400."""
+    """Batches of 100 rows, files of three of them, and a sample of 400."""
     monkeypatch.setattr(rows, "BATCH", 100)
     monkeypatch.setattr(load, "SAMPLE", 400)
-    for module in (kept, issues):
-        monkeypatch.setattr(module, "PART", 3)
+    monkeypatch.setattr(issues, "PART", 3)
 
 
 def table(number: int = ROWS, seed: int = 0) -> pd.DataFrame:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -149,12 +151,13 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, small, monkeypatch, capsys):
     with pytest.raises(SystemExit, match="130"):
         main(["audit", str(folder), "--label", "label", "--model", "linear", "--out", str(out)])
     assert "--resume goes on from the last rows" in " ".join(capsys.readouterr().err.split())
-    assert sorted(path.name for path in (out / "scored").iterdir()) == ["part-00000.npz", "part-00001.npz"]
-    (out / "scored" / "part-00001.npz").write_bytes(b"half of a file")
+    kept = [f"part-{number:05d}.npz" for number in range(7)]
+    assert sorted(path.name for path in (out / "scored").iterdir()) == kept
+    (out / "scored" / "part-00003.npz").write_bytes(b"half of a file")
     calls.clear()
     monkeypatch.setattr(scores, "_scored", lambda *args: (calls.append(args[4]), score(*args))[1])
     again = adaptivek.audit(folder, "label", "linear", folder=out, resume=True)
-    assert calls == list(range(300, ROWS, 100))  # the first part was kept, the broken one is done again
+    assert calls == [300, *range(700, ROWS, 100)]  # the broken one is done again
     np.testing.assert_array_equal(again.score, whole.score)
     np.testing.assert_array_equal(again.is_issue, whole.is_issue)
     assert not (out / "scored").exists()
@@ -170,6 +173,31 @@ def test_parts_of_other_data_are_done_again(tmp_path, small, monkeypatch):
     monkeypatch.setattr(scores, "_scored", lambda *args: (calls.append(args[4]), score(*args))[1])
     adaptivek.audit(folder, "label", "linear", folder=out, resume=True)
     assert len(calls) == ROWS // 100
+
+
+def test_the_command_under_torchrun_writes_what_it_writes_alone(tmp_path, capsys):
+    folder = split(table(), tmp_path / "data", [700])
+    command = ["audit", str(folder), "--label", "label", "--model", "linear", "--out"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*launcher, "-m", "adaptivek", *command, str(tmp_path / "two")],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    main([*command, str(tmp_path / "one")])
+    alone = capsys.readouterr().out.splitlines()
+    assert alone[1:-1] == done.stdout.splitlines()[1:-1]  # but for the bar's time, and the folder
+    assert len(alone) > 5
+    pd.testing.assert_frame_equal(issues(tmp_path / "one"), issues(tmp_path / "two"))
+    assert {path.name for path in (tmp_path / "two").iterdir()} == {"summary.json", "issues", "clean", "report.html"}
+
+
+def test_a_process_that_is_alone_cannot_share(tmp_path):
+    with pytest.raises(ValueError, match="audit: distributed must be False without a process group, got True"):
+        adaptivek.audit(split(table(), tmp_path / "data", []), "label", distributed=True)
 
 
 def test_decisions_of_the_page_are_taken(tmp_path, small, monkeypatch):

@@ -17,6 +17,7 @@ from adaptivek.auditing.columns import learn_edges, sort_columns
 from adaptivek.auditing.large import load
 from adaptivek.auditing.large.load import Encoder, draw
 from adaptivek.auditing.large.pool import fit
+from adaptivek.auditing.large.ranks import Ranks
 from adaptivek.auditing.large.rows import open_rows, parquet_files
 from adaptivek.auditing.second_fit import contradicted
 from adaptivek.auditing.sources import Use, from_files
@@ -103,7 +104,7 @@ def test_the_pools_predict_unseen_rows_as_their_models_do_together(tmp_path, sma
     others = streamed.encoder.numbers(
         streamed.frame(streamed.rows.take(np.arange(40, 60), streamed.encoder.columns.used))
     )
-    found = fit("linear", None, x, labels, 3, 0)
+    found = fit("linear", None, x, labels, 3, 0, Ranks())
     taught = ~contradicted(found.held_out.first, labels, 3)
     assert 0 < (~taught).sum() < 150
 

@@ -147,13 +147,51 @@ def test_few_classes_and_small_tables_are_kept_in_full():
         fitting.kept_classes(10, 70_000, 12)
 
 
-def test_what_does_not_fit_says_so_before_training(monkeypatch):
+@pytest.mark.parametrize(
+    ("method", "given", "told"),
+    [
+        (
+            "label-memory",
+            {"rows": 1_281_167, "classes": 1000, "table_classes": 1000},
+            "needs 5.13 GB for rows=1281167 and classes=1000; 2 GB are free. With table_classes=12 it takes 70.6 MB",
+        ),
+        (
+            "label-memory",
+            {"rows": 50_000_000, "classes": 1000},
+            "needs 2.6 GB for rows=50000000 and classes=1000; 2 GB are free. With table_classes=4 it takes 1 GB",
+        ),
+        (
+            "label-memory",
+            {"rows": 10**10, "classes": 10},
+            "needs 400 GB for rows=10000000000 and classes=10; 2 GB are free. Without rows= it remembers no row",
+        ),
+        (
+            "label-memory",
+            {"rows": 10**10},
+            "needs 80 GB for rows=10000000000 and classes=2",
+        ),
+        ("label-memory", {"rows": 10**20, "classes": 10}, "needs 4,000,000 PB for rows=1"),
+        ("lccn", {"rows": 10, "classes": 50_000}, "needs 10 GB for rows=10 and classes=50000; 2 GB are free. Methods"),
+        ("beta-mixture", {"rows": 10**9}, "needs 4 GB for rows=1000000000 and classes=0; 2 GB are free. Methods that"),
+        ("itlm", {"rows": 10**10}, "needs 10 GB for rows=10000000000 and classes=0; 2 GB are free. Methods that rem"),
+    ],
+)
+def test_what_does_not_fit_says_so_before_training(method, given, told, monkeypatch):
     monkeypatch.setattr(fitting, "available_bytes", lambda: 2 * 10**9)
-    text = "label-memory needs 5.13 GB for rows=1281167 and classes=1000; 2 GB are free. A table with table_classes=12 "
-    with pytest.raises(MemoryError, match=text + "takes 66.6 MB, one with all classes 5.12 GB"):
-        adaptivek.Selection(rows=1_281_167, classes=1000, table_classes=1000)
-    with pytest.raises(MemoryError, match=r"lccn needs 10 GB for rows=10 and classes=50000; 2 GB are free. A table"):
-        adaptivek.Selection("lccn", warmup=0, rows=10, classes=50_000)
+    with pytest.raises(MemoryError, match=f"Selection: {method} {told}"):
+        adaptivek.Selection(method, warmup=0, **given)
+
+
+def test_what_is_advised_fits(monkeypatch):
+    monkeypatch.setattr(fitting, "available_bytes", lambda: 10**6)
+    monkeypatch.setattr(fitting, "CHECKED_BYTES", 10**6)
+    with pytest.raises(MemoryError, match=r"With table_classes=4 it takes 0.8\d* MB"):
+        adaptivek.Selection(rows=40_000, classes=20)
+    criterion = adaptivek.Selection(rows=40_000, classes=20, table_classes=4)
+    assert 0.8e6 < fitting.number_of_bytes(criterion.memory.state) < 1e6
+    with pytest.raises(MemoryError, match="Without rows="):
+        adaptivek.Selection(rows=400_000, classes=20)
+    adaptivek.Selection(classes=20)
 
 
 def test_what_does_not_fit_on_a_gpu_says_so():
@@ -162,7 +200,7 @@ def test_what_does_not_fit_on_a_gpu_says_so():
     def full(tensor):
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    with pytest.raises(MemoryError, match=r"for rows=100 and classes=20; the GPU has less free. A table with table_cl"):
+    with pytest.raises(MemoryError, match=r"for rows=100 and classes=20; less is free. With table_classes=12 it takes"):
         criterion._apply(full)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.func import vmap
 
 import adaptivek
-from adaptivek.backend import tables
+from adaptivek.backend import compact, tables
 from adaptivek.methods import METHODS
 
 from .tiny import swept
@@ -52,6 +52,18 @@ def test_a_row_that_is_alone_is_written_to_the_last_bit():
     table, entries = torch.rand(ROWS, 3), torch.rand(ROWS, 3)
     tables.write(table, torch.randperm(ROWS), entries, torch.ones(ROWS, dtype=torch.bool))
     assert sorted(table.flatten().tolist()) == sorted(entries.flatten().tolist())
+
+
+@pytest.mark.parametrize("table", [torch.rand(ROWS, 40), torch.arange(ROWS), compact.pack(torch.rand(ROWS, 40), 3)])
+def test_rows_that_are_seen_to_be_distinct_are_written_as_others_are(table, monkeypatch):
+    entries = torch.rand(6, 40) if table.dim() == 2 else torch.arange(6) + 100
+    rows, valid = torch.tensor([7, 2, 9, 0, 4, 1]), torch.tensor([True, True, False, True, False, True])
+    seen, unseen = table.clone(), table.clone()
+    tables.write(seen, rows, entries, valid)
+    monkeypatch.setattr(tables, "_surely_distinct", lambda rows: False)
+    tables.write(unseen, rows, entries, valid)
+    assert torch.equal(seen, unseen)
+    assert not torch.equal(seen, table)
 
 
 @pytest.mark.parametrize("name", [name for name, m in METHODS.items() if m.tables and not m.privileged])

@@ -260,7 +260,8 @@ class Selection(MethodModule):
         """Labels as a step takes them; raises what does not fit the logits, and begins where these were awaited."""
         look = not self._looked and has_values(output)  # once: it waits for the device
         checks.check_labels("Selection", output, target, self.ignore_index, look)
-        self._looked |= look
+        if look:
+            self._looked = True
         if self._state_type is None:
             if torch.compiler.is_compiling():
                 raise RuntimeError("Selection: classes must be given before compiling: Selection(..., classes=10)")
@@ -281,10 +282,10 @@ class Selection(MethodModule):
         if self.method.needs_epochs and not self._told_epoch:
             self._told_epoch = int(self.memory.tally.epoch) >= 0  # from a checkpoint
         checks.check_given("Selection", self.method, shape, mask, index, self.rows, self._told_epoch)
-        if index is not None and self.method.tables and self.rows and has_values(index):
-            if not (index.is_cuda and self._looked_at_rows):  # there once: `train_step` leaves out what comes later
-                checks.check_rows("Selection", index, self.rows)
-            self._looked_at_rows = True
+        if index is not None and self.method.tables and self.rows and not self._looked_at_rows and has_values(index):
+            checks.check_rows("Selection", index, self.rows)
+            if index.is_cuda:  # there once, since it waits: `train_step` leaves out what comes later
+                self._looked_at_rows = True
 
     def _move_to(self, device: torch.device) -> None:
         if self.tally_nonfinite.device != device:  # what it replaces has nothing to move, so nobody thinks of it
@@ -314,7 +315,9 @@ class Selection(MethodModule):
 
     def _from_logits(self, output: Tensor, target: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
         several = int(outputs(self.method) > 1)  # in an axis before all others, which stays
-        logits, rows = output.movedim(1 + several, -1).flatten(several, -2), _flat(index)
+        logits, rows = output, _flat(index)
+        if output.dim() > 2 + several:  # one sample for each token, or pixel
+            logits = output.movedim(1 + several, -1).flatten(several, -2)
         if target.is_floating_point():
             return self._judge(Inputs(logits=logits, targets=target.movedim(1, -1).flatten(0, -2), rows=rows))
         return self._judge(Inputs(logits=logits, labels=target.flatten(), rows=rows))

@@ -67,7 +67,7 @@ class Loss(NamedTuple):
         if self.weight is not None:
             targets = targets * self.weight
         # a class that is ruled out by a logit of minus infinity has no say
-        return -(targets * log_probs.masked_fill(log_probs == -math.inf, 0.0)).sum(-1)
+        return (-targets * log_probs.masked_fill(log_probs == -math.inf, 0.0)).sum(-1)
 
     def norm(self, targets: Tensor) -> Tensor | None:
         """What each sample adds to the number that losses are divided by, (B,); None: 1."""
@@ -121,17 +121,13 @@ def start(method: Method[Any], task: Task | None = None, warmup: int = 0, table_
 
 
 def _first_state(method: Method[Any], task: Task, table_classes: int | None) -> Any:
-    rows, classes = task.rows or 0, task.classes or 0
-    if method.reads_packed or type(method).start_epoch is Method.start_epoch:
+    rows, classes, kept = task.rows or 0, task.classes or 0, None
+    if fitting.packs(method):
         kept = fitting.kept_classes(rows, classes, table_classes)
-        task = task if kept is None else task._replace(pack=functools.partial(compact.pack, kept=kept))
     elif table_classes is not None and table_classes < classes:
         raise ValueError(f"Selection: table_classes must be left out for {method.name}, got {table_classes}")
-    if (
-        max(rows, classes) * classes > fitting.CHECKED_BYTES // 4
-    ):  # without values first: making them may end the process
-        with torch.device("meta"):
-            fitting.check_fits(method.name, method.init(task), rows, classes)
+    fitting.check_fits(method, task, kept)
+    task = fitting.packed(task, kept)
     state = method.init(task)
     for name in method.tables:
         if task.pack is None and compact.is_packed(getattr(state, name)):
@@ -168,7 +164,8 @@ def step_with_targets(
     sums = (weights if norm is None else weights * norm).sum(-1, dtype=torch.float32)
     # The only reduction of a loss; 0, with zero gradients, where nothing is kept. Not a dot product: autocast
     # would take that in half precision.
-    means = (losses * weights).sum(-1) / (sums + (sums == 0))
+    kept_losses = losses if decision.weights is batch.valid else losses * weights
+    means = kept_losses.sum(-1) / (sums + (sums == 0))
     with torch.no_grad():
         several = outputs(method) > 1
         totals = sums if norm is None else weights.sum(-1, dtype=torch.float32)
@@ -200,7 +197,8 @@ def remember(method: Method[Any], memory: Memory, outcome: Outcome) -> None:
     """Write what a step decided into ``memory``, in place: a captured CUDA graph replays on these very addresses."""
     with torch.no_grad():
         for old, new in zip(memory.tally, outcome.tally, strict=True):
-            old.copy_(new)
+            if new is not old:
+                old.copy_(new)
         for name, new in outcome.update.items():
             old = getattr(memory.state, name)
             if name not in method.tables:
@@ -237,7 +235,8 @@ def _known_rows(method: Method[Any], state: Any, rows: Tensor | None) -> tuple[T
     number = len(getattr(state, method.tables[0]))
     if not number:
         return None, None  # never told how many there are: there is nothing to look up
-    return rows.clamp(0, number - 1), tables.in_range(rows, number)
+    found = rows.clamp(0, number - 1)
+    return found, found == rows
 
 
 def _entries(method: Method[Any], state: Any, batch: Batch) -> Any:
@@ -296,9 +295,10 @@ def _batch(inputs: Inputs, rows: Tensor | None, known: Tensor | None) -> tuple[B
 
 def _where(selecting: Tensor, decided: Tensor, batch: Batch) -> Tensor:
     """What a method decided, or that all counts while training plainly; 0 for what is not valid."""
+    valid = batch.valid.to(batch.losses.dtype)
     if decided is batch.valid:
-        return decided.to(batch.losses.dtype)
-    return (torch.where(selecting, decided.detach(), batch.valid) * batch.valid).to(batch.losses.dtype)
+        return valid
+    return torch.where(selecting, decided.detach().to(valid.dtype), valid) * valid
 
 
 def _to_minimise(

@@ -20,6 +20,7 @@ from .decisions import read_decisions, with_decisions
 from .duplicates import alike, number_keys, text_keys
 from .held_out import MODELS, models, word_features
 from .large.kept import remove_parts
+from .large.ranks import find_ranks
 from .large.scores import Scored, chosen, score_rows
 from .networks import NETWORKS, PLANS, maker, suited
 from .noise_estimate import NoiseEstimate, estimate_noise, unbounded
@@ -78,6 +79,7 @@ def audit(
     folder: str | Path | None = None,
     resume: bool = False,
     device: str = "auto",
+    distributed: bool = False,
     progress: Progress | None = None,
     encoding: Progress | None = None,
     **plan: Any,
@@ -107,6 +109,8 @@ def audit(
         folder: where checkpoints of a network are kept, and to which the files are written at the end.
         resume: go on from the checkpoint in ``folder``.
         device: where to train: auto, cpu, cuda.
+        distributed: under ``torch.distributed``, share the work on Parquet files with the other processes, which must
+            all call this. Each gets the result, the first writes ``folder``.
         progress: called after every batch, or fit, with how many are done, and of how many.
         encoding: the same before training, while texts go through the encoder.
         plan: method, epochs, batch_size, learning_rate, schedule, optimizer, weight_decay, augment, precision, seed:
@@ -122,6 +126,7 @@ def audit(
     held = {"model": isinstance(model, nn.Module) or model == "network", "start": start, "encoder": encoder}
     held |= {"annotator": annotator, "item": item} | {name: name != "seed" for name in plan}
     streamed = is_streamed(data, labels, next((name for name, value in held.items() if value), None))
+    ranks = find_ranks(distributed, streamed)
     loaded = load(data, labels, Use(text, trusted, annotator, item, ignore), streamed)
     loaded = loaded if read is None else with_decisions(loaded, read)
     kind = loaded.kind
@@ -134,7 +139,7 @@ def audit(
     words = word_features(loaded.content) if loaded.kind == "text" and not streamed else None
     scored: Scored | None = None
     if streamed:
-        scored = score_rows(loaded, name, seed, None if folder is None else Path(folder), resume, progress)
+        scored = score_rows(loaded, name, seed, None if folder is None else Path(folder), resume, progress, ranks)
         loaded = scored.data
         found = _Predicted(scored.held_out, {"seed": seed} | ON_CPU, scored.ranking, scored.noise)
     elif name == "network":
@@ -226,10 +231,11 @@ def audit(
             loaded.classes,
         ),
     )
-    if folder is not None:
+    if folder is not None and ranks.first:
         result.save(folder)
         (Path(folder) / CHECKPOINT).unlink(missing_ok=True)
         remove_parts(Path(folder))
+    ranks.wait()
     return result
 
 

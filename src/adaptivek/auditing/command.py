@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -49,7 +50,8 @@ def audit(
     summary.json (the noise ratio with its interval), issues.csv (every row with its score), clean.csv (or .tsv, .jsonl,
     .parquet: the data without the flagged rows), targets.npz (to train on) and report.html. After Ctrl-C, the same
     command with --resume goes on. Of a folder of Parquet files, which may be larger than memory, issues/ and clean/ are
-    folders of Parquet files as well.
+    folders of Parquet files as well; `torchrun --nproc-per-node 4 -m adaptivek audit ...` shares the work on it among
+    four processes.
 
     Args:
         source: a .csv, .tsv, .jsonl or .parquet file, a folder of .parquet files or a pattern in quotes such as
@@ -80,6 +82,7 @@ def audit(
     from .audit import audit as carry_out
     from .export import export as write_export
     from .large.kept import has_parts
+    from .large.ranks import process_group
     from .sources import is_streamed, read_array
 
     columns = None if not label else label[0] if len(label) == 1 else label
@@ -103,7 +106,10 @@ def audit(
         "seed": seed,
     }
     try:
-        with progress_bar() as progress:
+        with (
+            process_group() as (rank, ranks),
+            progress_bar(console=out if rank == 0 else Console(quiet=True)) as progress,
+        ):
             bar = progress.add_task("training", total=None, status="reading")
 
             def show(work: str, done: int, total: int) -> None:
@@ -123,6 +129,7 @@ def audit(
                 folder=folder,
                 resume=resume,
                 device=device,
+                distributed=ranks > 1,
                 progress=lambda done, total: show("training", done, total),
                 encoding=lambda done, total: show("encoding", done, total),
                 **{name: value for name, value in plan.items() if value is not None},
@@ -134,6 +141,8 @@ def audit(
         elif has_parts(folder):
             told = "stopped; the same command with --resume goes on from the last rows that were kept"
         raise KeyboardInterrupt(told) from None
+    if rank > 0:
+        return  # the first process tells
     _show(result)
     if export is not None:
         files = ", ".join(path.name for path in write_export(result, export, folder))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..method import Method, judges, outputs
 from ..step import cross_entropy
+from .values import has_values as has_values
 
 
 def check_number(
@@ -157,14 +158,3 @@ def check_rows(owner: str, index: Tensor, rows: int) -> None:
             f"{owner}: index must be row numbers from 0 to {rows - 1}, as rows={rows} says; got {got}. "
             "Is rows= the size of the data set that is trained on?"
         )
-
-
-def has_values(x: Tensor) -> bool:
-    """Whether the values of ``x`` can be read at all, be it by waiting: not compiled, transformed or captured."""
-    if torch.compiler.is_compiling() or x.is_meta or (x.is_cuda and torch.cuda.is_current_stream_capturing()):
-        return False
-    try:
-        x.data_ptr()  # what `torch.func` hands to a function has none
-    except RuntimeError:
-        return False
-    return True

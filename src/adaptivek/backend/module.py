@@ -20,6 +20,7 @@ class MethodModule(nn.Module):
     """A method, with its tally and its state as buffers."""
 
     tally_nonfinite: Tensor
+    tally_unknown_rows: Tensor
     tally_epoch: Tensor
 
     def __init__(
@@ -41,16 +42,21 @@ class MethodModule(nn.Module):
         if classes is not None or not method.needs_classes:
             self._begin(classes, start)
         else:
-            check_task(method, Task(clean, rows, classes=1))  # the first logits will tell
+            least = Task(clean, rows, classes=2)  # the first logits will tell how many there are
+            check_task(method, least)
+            fitting.check_fits(method, least, None)
 
     def _begin(self, classes: int | None, predictions: Tensor | None = None) -> None:
         """Make what is remembered, once the number of classes is known."""
         self.classes = classes
         task = Task(self._clean, self.rows, classes, predictions=predictions)
         memory = start(self.method, task, self.warmup, self.table_classes)
-        for prefix, part in zip(OWN, memory, strict=True):
-            for name, value in part._asdict().items():
-                self.register_buffer(prefix + name, value)
+        found = {
+            prefix + name: x for prefix, part in zip(OWN, memory, strict=True) for name, x in part._asdict().items()
+        }
+        for name, value in found.items():
+            self.register_buffer(name, value)
+        self._names = tuple(found)
         self._state_type = type(memory.state)
 
     @property
@@ -58,7 +64,7 @@ class MethodModule(nn.Module):
         """The buffers, in the form that `train_step` takes."""
         if self._state_type is None:
             raise RuntimeError("Selection: classes must be given to use this before the first step")
-        values: list[Any] = [b for name, b in self._buffers.items() if name.startswith(OWN)]  # as registered
+        values: list[Any] = [self._buffers[name] for name in self._names]
         shared = len(Tally._fields)
         return Memory(Tally(*values[:shared]), self._state_type(*values[shared:]))
 
@@ -89,10 +95,9 @@ class MethodModule(nn.Module):
 
     def _report(self) -> None:
         """Say what steps have left out that could not look, for looking waits for the device."""
-        if self._state_type is None:
+        if self._state_type is None or self._reported:
             return
-        tally = self.memory.tally
-        unknown, nonfinite = (0, 0) if self._reported else (int(tally.unknown_rows), int(tally.nonfinite))
+        unknown, nonfinite = int(self.tally_unknown_rows), int(self.tally_nonfinite)
         if unknown or nonfinite:
             self._reported = True
         if unknown:
@@ -112,10 +117,9 @@ class MethodModule(nn.Module):
         try:
             super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         except torch.cuda.OutOfMemoryError as error:
+            task = Task(self._clean, self.rows, self.classes)
             needed = fitting.number_of_bytes(before.values())
-            free = "the GPU has less free"
-            text = fitting.too_much(self.method.name, needed, free, self.rows or 0, self.classes or 0)
-            raise MemoryError(text) from error
+            raise MemoryError(fitting.too_much(self.method, task, needed, None)) from error
         for name, old in before.items():
             new = self.get_buffer(name)
             if new.dtype != old.dtype:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from . import compact
 from .opaque import opaque
+from .values import has_values
 
 PART_BYTES = 2**25  # of the numbers that are unpacked at a time
 
@@ -28,8 +29,14 @@ def read(table: Tensor, rows: Tensor, classes: int) -> Tensor:
 
 def write(table: Tensor, rows: Tensor, entries: Tensor, valid: Tensor) -> None:
     """Write entries (B, ...) into a table at ``rows`` (B,), in place; those that are not ``valid`` are not."""
-    (place, repeats), axes = _repeats(rows, valid), [1] * (entries.dim() - 1)
-    counts, used, packed = repeats.view(-1, *axes), valid.view(-1, *axes), compact.is_packed(table)
+    used = valid.view(-1, *[1] * (entries.dim() - 1))
+    packed = compact.is_packed(table)
+    if _surely_distinct(rows):  # nothing to add up
+        entries = compact.repack(table, torch.where(used, entries, 0)) if packed else entries.to(table.dtype)
+        table.index_put_((rows,), torch.where(used, entries, table[rows]))
+        return
+    place, repeats = _repeats(rows, valid)
+    counts = repeats.view_as(used)
     if packed or table.is_floating_point():
         parts = torch.where(used, entries / counts, 0)
     else:
@@ -56,9 +63,12 @@ def parts(table: Tensor) -> Iterator[tuple[slice, Tensor]]:
         yield rows, compact.unpack(table[rows], classes)
 
 
-def in_range(rows: Tensor, number: int) -> Tensor:
-    """Which of the row numbers are those of a table with ``number`` rows."""
-    return (rows >= 0) & (rows < number)
+def _surely_distinct(rows: Tensor) -> bool:
+    """Whether no row stands in a batch twice, where that can be seen without waiting.
+
+    So it is in most batches, and writing them is then a few operations, which on a CPU run one by one.
+    """
+    return rows.device.type == "cpu" and has_values(rows) and len(set(rows.tolist())) == len(rows)
 
 
 def _repeats(rows: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:

@@ -53,7 +53,7 @@ class ITLM(Method[Chosen]):
         check_choice("ITLM", "begin", self.begin, ("on", "anew"))
 
     def init(self, task: Task) -> Chosen:
-        return Chosen(task.per_row(1).bool())
+        return Chosen(task.per_row(True))
 
     def start_epoch(self, state: Chosen, epoch: int, full_pass: Tensor | None) -> Chosen:
         assert full_pass is not None

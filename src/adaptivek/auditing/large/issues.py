@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...support.files import whole
-from .kept import PART
 
 if TYPE_CHECKING:
     from ..result import AuditResult
 
 FOLDER = "issues"
+PART = 10  #: batches of a file
 
 
 def write_parts(folder: Path, result: AuditResult) -> Path:

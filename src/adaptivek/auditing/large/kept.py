@@ -1,4 +1,4 @@
-"""Scores of large data as they come, in parts that are kept in files until all are done."""
+"""Scores of large data as they come, batch by batch, kept in files until all are done."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from ... import __version__
 from ...support.files import whole
 from ..predictions import Floats
+from .ranks import Ranks
 
 if TYPE_CHECKING:
     from ..data import AuditData
 
 FOLDER = "scored"
-PART = 10  #: batches of a file
 
 
 class Part(NamedTuple):
@@ -34,9 +34,9 @@ class Part(NamedTuple):
 
 
 class Parts:
-    """All rows up to one of them."""
+    """A part for each batch of the rows that this process scores."""
 
-    def __init__(self, folder: Path | None, data: AuditData, held_out: Floats, resume: bool) -> None:
+    def __init__(self, folder: Path | None, data: AuditData, held_out: Floats, resume: bool, ranks: Ranks) -> None:
         """Those that an earlier run has left, of the same data and models.
 
         Args:
@@ -44,44 +44,47 @@ class Parts:
             data: whose rows they are.
             held_out: what the models predict for the sample: models that differ do so here.
             resume: whether to go on from what is there.
+            ranks: the processes that share the rows.
         """
         assert data.streamed is not None
         self.folder = None if folder is None else folder / FOLDER
-        self.rows = 0  #: of all files, that are done
-        self.done: list[Part] = []
-        self._open: list[Part] = []
-        self._all, self._size = len(data.streamed.rows), PART * data.streamed.rows.batch
+        self._batch, self._ranks = data.streamed.rows.batch, ranks
+        self._number = -(-len(data.streamed.rows) // self._batch)
+        self.mine = ranks.stretch(self._number)
         self._of = _fingerprint(data, held_out)
-        if self.folder is None:
-            return
-        if not resume:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        while self.rows < self._all and (part := self._read(len(self.done))) is not None:
-            self.done.append(part)
-            self.rows = min(self.rows + self._size, self._all)
-
-    def add(self, rows: int, part: Part) -> None:
-        """More rows; with these so many of all rows are done."""
-        self._open.append(part)
-        self.rows = rows
-        if rows % self._size and rows < self._all:
-            return
-        joined = _joined(self._open)
         if self.folder is not None:
-            with whole(self._path(len(self.done))) as partial, partial.open("wb") as file:
-                np.savez(file, of=np.array(self._of), **joined._asdict())
-        self.done.append(joined)
-        self._open = []
+            self.folder.mkdir(parents=True, exist_ok=True)
+        read = {number: self._read(number) for number in self.mine} if resume else {}
+        self.done = {number: part for number, part in read.items() if part is not None}
+
+    @property
+    def start(self) -> int | None:
+        """The first row that is to be scored; None: all are."""
+        return next((number * self._batch for number in self.mine if number not in self.done), None)
+
+    def lacks(self, start: int) -> bool:
+        """Whether the batch that begins at this row is to be scored."""
+        return start // self._batch in self.mine and start // self._batch not in self.done
+
+    def add(self, start: int, part: Part) -> None:
+        """The rows of the batch that begins at this row."""
+        number = start // self._batch
+        if self.folder is not None:
+            with whole(self._path(number)) as partial, partial.open("wb") as file:
+                np.savez(file, of=np.array(self._of), **part._asdict())
+        self.done[number] = part
 
     def whole(self) -> Part:
-        return _joined(self.done)
+        """All rows, those of the other processes too."""
+        return _joined(self._ranks.told_stretches([self.done[number] for number in self.mine], self._number))
 
     def _path(self, number: int) -> Path:
         assert self.folder is not None
         return self.folder / f"part-{number:05d}.npz"
 
     def _read(self, number: int) -> Part | None:
+        if self.folder is None:
+            return None
         try:
             with np.load(self._path(number), allow_pickle=False) as file:
                 return Part(*(file[name] for name in Part._fields)) if str(file["of"]) == self._of else None

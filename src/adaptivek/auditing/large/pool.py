@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..held_out import FOLDS, Mask, Progress, fit_words, mixed, models, pool_weights, predict_each
 from ..predictions import Codes, Floats
 from ..second_fit import Twice, contradicted, geometric_mean
+from .ranks import Ranks
 
 MOST_NUMBERS = 4_000_000  #: of predictions that are computed at once, one for each row and class
 
@@ -64,9 +65,9 @@ class Fitted(NamedTuple):
     words: Any  #: features of the sample's texts
 
 
-def fits(name: str) -> int:
-    """How many there are of these models, each fold counted, both times."""
-    pool = [model for part in name.split(" + ") for model in models(part, 1, 0)]
+def fits(name: str, ranks: Ranks) -> int:
+    """How many of these models this process fits, each fold counted, both times."""
+    pool = ranks.every([model for part in name.split(" + ") for model in models(part, 1, 0)])
     return 2 * (len(pool) + sum(1 if hasattr(model, "oob_score") else FOLDS for model in pool))
 
 
@@ -77,49 +78,62 @@ def fit(
     labels: Codes,
     classes: int,
     seed: int,
+    ranks: Ranks,
     progress: Progress | None = None,
     trusted: Mask | None = None,
 ) -> Fitted:
-    """Fit the models of this name, each by folds and then to all rows of the sample, and that twice."""
+    """Fit the models of this name, each by folds and then to all rows of the sample, and that twice.
+
+    Each of the processes that share the work fits some of them.
+    """
     vectoriser, words = (None, None) if texts is None else fit_words(texts)
     inputs = {"words": words, "numbers": x}
-    total = fits(name)
+    total = fits(name, ranks)
 
     def told(before: int) -> Progress | None:
         return None if progress is None else lambda done, _: progress(before + done, total)
 
     everything = np.ones(len(labels), bool)
-    first, p = _fit(name, inputs, labels, classes, seed, told(0), everything)
+    first, p = _fit(name, inputs, labels, classes, seed, ranks, told(0), everything)
     doubted = contradicted(p, labels, classes, trusted)
     if not doubted.any():
         return Fitted(Pools(first, None, vectoriser, classes), Twice(p, p), words)
-    second, again = _fit(name, inputs, labels, classes, seed, told(total // 2), ~doubted)
+    second, again = _fit(name, inputs, labels, classes, seed, ranks, told(total // 2), ~doubted)
     return Fitted(Pools(first, second, vectoriser, classes), Twice(p, geometric_mean(p, again)), words)
 
 
 def _fit(
-    name: str, inputs: Inputs, labels: Codes, classes: int, seed: int, progress: Progress | None, taught: Mask
+    name: str,
+    inputs: Inputs,
+    labels: Codes,
+    classes: int,
+    seed: int,
+    ranks: Ranks,
+    progress: Progress | None,
+    taught: Mask,
 ) -> tuple[Pool, Floats]:
     """The models, and what they predict for rows that they have not seen."""
     from sklearn.base import clone
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     parts = [(part, model) for part in name.split(" + ") for model in models(part, len(labels), seed)]
     parts = [("words" if part == "words" else "numbers", model) for part, model in parts]
-    each = predict_each([(model, inputs[part]) for part, model in parts], labels, classes, seed, progress, taught)
-    weights = pool_weights(each, labels, taught)
-    rows = np.flatnonzero(taught)
-    found: list[tuple[str, Any]] = []
-    with threadpool_limits(1), warnings.catch_warnings():
+    mine, rows = ranks.every(parts), np.flatnonzero(taught)
+    held_out = predict_each([(model, inputs[part]) for part, model in mine], labels, classes, seed, progress, taught)
+    fitted: list[tuple[Any, Floats]] = []
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for part, model in parts:
+        for (part, model), p in zip(mine, held_out, strict=True):
             whole = clone(model)
             if hasattr(whole, "oob_score"):  # known already
                 whole.set_params(oob_score=False, max_samples=min(model.max_samples, len(rows)))
-            found.append((part, whole.fit(inputs[part][rows], labels[rows])))
+            fitted.append((whole.fit(inputs[part][rows], labels[rows]), p))
             if hasattr(whole, "n_jobs"):
                 whole.n_jobs = None  # threads would add up the trees in another order each time
             if progress is not None:
-                progress(fits(name) // 2 - len(parts) + len(found), fits(name))
+                progress(fits(name, ranks) // 2 - len(mine) + len(fitted), fits(name, ranks))
+    everyones = ranks.told_every(fitted, len(parts))
+    each = [p for _, p in everyones]
+    weights = pool_weights(each, labels, taught)
+    found = [(part, model) for (part, _), (model, _) in zip(parts, everyones, strict=True)]
     return Pool(found, weights), mixed(each, weights)

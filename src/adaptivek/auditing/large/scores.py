@@ -26,6 +26,7 @@ from ..second_fit import Twice
 from .kept import Part, Parts
 from .load import Streamed
 from .pool import Pools, fit, fits
+from .ranks import Ranks
 
 
 class Scored(NamedTuple):
@@ -48,12 +49,22 @@ class _Sample(NamedTuple):
 
 
 def score_rows(
-    data: AuditData, name: str, seed: int, folder: Path | None, resume: bool, progress: Progress | None
+    data: AuditData, name: str, seed: int, folder: Path | None, resume: bool, progress: Progress | None, ranks: Ranks
 ) -> Scored:
-    """Fit the models ``name`` to the sample, and predict all rows."""
+    """Fit the models ``name`` to the sample, and predict all rows, together with the other processes if there are."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    # threads add up in another order, and the matrices are small
+    with threadpool_limits(1):
+        return _score_rows(data, name, seed, folder, resume, progress, ranks)
+
+
+def _score_rows(
+    data: AuditData, name: str, seed: int, folder: Path | None, resume: bool, progress: Progress | None, ranks: Ranks
+) -> Scored:
     streamed, classes = data.streamed, len(data.classes)
     assert streamed is not None
-    steps, batches = fits(name), -(-len(streamed.rows) // streamed.rows.batch)
+    steps, batches = fits(name, ranks), len(ranks.stretch(-(-len(streamed.rows) // streamed.rows.batch)))
 
     def step(done: int, _: int = 0) -> None:
         if progress is not None:
@@ -67,17 +78,22 @@ def score_rows(
     place, drawn = place[kept], np.flatnonzero(streamed.drawn[kept])
     labels = data.labels[place]
     texts, x = None if texts is None else [texts[at] for at in kept], None if x is None else x[kept]
-    fitted = fit(name, texts, x, labels, classes, seed, step, None if data.trusted is None else data.trusted[place])
+    trusted = None if data.trusted is None else data.trusted[place]
+    fitted = fit(name, texts, x, labels, classes, seed, ranks, step, trusted)
     sample = Predictions(fitted.held_out.first, None)
     # not from rows that were added for the sake of rare classes
     noise = estimate_noise(sample.of(drawn), labels[drawn], classes)
     wrong = float((sample.of(drawn).predicted() != labels[drawn]).mean())
     by_rule = fitted.words is not None and follows_few_words(fitted.words, labels, wrong, seed)
     seen = _Sample(place, fitted.held_out)
-    parts = Parts(folder, data, fitted.held_out.both, resume)
-    for start, table in streamed.rows.batches(list(streamed.encoder.columns.used), parts.rows):
-        parts.add(start + len(table), _scored(data, streamed, fitted.pools, seen, start, table))
-        step(steps + -(-parts.rows // streamed.rows.batch))
+    parts = Parts(folder, data, fitted.held_out.both, resume, ranks)
+    columns = list(streamed.encoder.columns.used)
+    for start, table in streamed.rows.batches(columns, parts.start) if parts.start is not None else ():
+        if parts.lacks(start):
+            parts.add(start, _scored(data, streamed, fitted.pools, seen, start, table))
+            step(steps + len(parts.done))
+        if len(parts.done) == batches:
+            break  # the rest is for other processes
     found = parts.whole()
     readable, key = found.readable, found.key
     held_out, ranking = _of_two(data, found.p, found.other), _of_two(data, found.ranking, found.ranked_other)
