@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..held_out import FOLDS, Mask, Progress, fit_words, mixed, models, pool_weights, predict_each
+from ..held_out import Mask, Progress, fit_words, folded, mixed, models, pool_weights, predict_each
 from ..predictions import Codes, Floats
 from ..second_fit import Twice, contradicted, geometric_mean
 
@@ -67,7 +67,7 @@ class Fitted(NamedTuple):
 def fits(name: str) -> int:
     """How many there are of these models, each fold counted, both times."""
     pool = [model for part in name.split(" + ") for model in models(part, 1, 0)]
-    return 2 * (len(pool) + sum(1 if hasattr(model, "oob_score") else FOLDS for model in pool))
+    return 2 * (len(pool) + sum(map(folded, pool)))
 
 
 def fit(
@@ -114,12 +114,7 @@ def _fit(
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for part, model in parts:
-            whole = clone(model)
-            if hasattr(whole, "oob_score"):  # known already
-                whole.set_params(oob_score=False, max_samples=min(model.max_samples, len(rows)))
-            found.append((part, whole.fit(inputs[part][rows], labels[rows])))
-            if hasattr(whole, "n_jobs"):
-                whole.n_jobs = None  # threads would add up the trees in another order each time
+            found.append((part, clone(model).fit(inputs[part][rows], labels[rows])))
             if progress is not None:
                 progress(fits(name) // 2 - len(parts) + len(found), fits(name))
     return Pool(found, weights), mixed(each, weights)
