@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..backend.checks import check_choice
 from ..support.device import find_device
 from .annotators import scores_with_votes, with_network
-from .data import AuditData
+from .data import AuditData, tokenised
 from .decisions import read_decisions, with_decisions
 from .duplicates import alike, number_keys, text_keys
 from .held_out import MODELS, models, word_features
@@ -138,6 +138,7 @@ def audit(
         loaded = scored.data
         found = _Predicted(scored.held_out, {"seed": seed} | ON_CPU, scored.ranking, scored.noise)
     elif name == "network":
+        loaded = tokenised(loaded)
         settings = dataclasses.replace(
             FINE_TUNING if loaded.tokens else suited(PLANS[kind], len(loaded.labels)), **plan
         )

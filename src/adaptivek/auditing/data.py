@@ -42,7 +42,7 @@ class AuditData:
 
     kind: str  #: text, image, table or features
     fetch: Fetch  #: inputs by place among the rows that can be used
-    inputs: int  #: features, channels or words: what a network must know of them
+    inputs: int  #: features, channels or words: what a network must know of them; 0: see `tokenised`
     labels: Rows  #: (n,) codes of the observed labels
     classes: list[str]
     row: Rows  #: (n,) number of each in the original data
@@ -153,8 +153,19 @@ def from_texts(
     empty = [(int(row), "empty text") for row in np.flatnonzero(~filled)]
     row, labels, classes, skipped = _labelled(list(values), filled, empty, names, (about or {}).get("label", "labels"))
     left = [texts[number] for number in row]
-    x, _, vocabulary = tokenise(left, [])
-    return AuditData("text", taken_from(x), vocabulary, labels, classes, row, skipped, write_clean, left, about or {})
+
+    def fetch(rows: Rows) -> Tensor:
+        raise RuntimeError("texts must be tokenised before they are fetched")
+
+    return AuditData("text", fetch, 0, labels, classes, row, skipped, write_clean, left, about or {})
+
+
+def tokenised(data: AuditData) -> AuditData:
+    """The same with the inputs of a network, which models of words do without."""
+    if data.kind != "text" or data.inputs:
+        return data
+    x, _, vocabulary = tokenise(data.content, [])
+    return replace(data, fetch=taken_from(x), inputs=vocabulary)
 
 
 def from_images(
