@@ -14,8 +14,8 @@ from torch.utils.data import TensorDataset
 
 import adaptivek
 from adaptivek.auditing.best_epochs import BestEpochs
-from adaptivek.auditing.schedules import linear
 from adaptivek.auditing.data import tokenised
+from adaptivek.auditing.schedules import linear
 from adaptivek.auditing.sources import load
 from adaptivek.cli import main
 from adaptivek.noise import Symmetric, corrupt
