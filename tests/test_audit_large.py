@@ -96,7 +96,7 @@ def test_the_files_that_are_written(tmp_path, small, capsys):
     changed = lines["suggested_label"].astype(object) != lines["label"].astype(object)
     assert changed[lines["is_issue"]].all()
     cleaned = pd.concat([pd.read_parquet(path) for path in sorted((out / "clean").iterdir())], ignore_index=True)
-    expected = frame[~lines["is_issue"].to_numpy()].reset_index(drop=True)
+    expected = frame[~lines["removed"].to_numpy()].reset_index(drop=True)
     pd.testing.assert_frame_equal(cleaned, expected, check_dtype=False)
     assert f"{summary['n_flagged']:,} rows are flagged" in capsys.readouterr().out
 
@@ -200,7 +200,7 @@ def test_decisions_of_the_page_are_taken(tmp_path, small, monkeypatch):
     assert {page["row"][place] for place, _ in page["earlier"]} == {keep, fix}
     cleaned = pd.concat([pd.read_parquet(path) for path in sorted((out / "clean").iterdir())])
     assert cleaned.loc[cleaned["b"] == table()["b"][fix], "label"].tolist() == [other]
-    assert len(cleaned) == ROWS - 1 - second.is_issue.sum()
+    assert len(cleaned) == ROWS - 1 - second.removed.sum()
 
 
 def test_a_batch_without_any_label(tmp_path, small):

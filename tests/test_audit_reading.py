@@ -15,7 +15,7 @@ from PIL import Image
 
 import adaptivek
 from adaptivek.auditing.columns import as_dates, column_words, sort_columns
-from adaptivek.auditing.data import AuditData
+from adaptivek.auditing.data import AuditData, tokenised
 from adaptivek.auditing.names import used_as
 from adaptivek.auditing.sources import Use, load
 from adaptivek.auditing.table_features import encode_table
@@ -255,6 +255,7 @@ def test_what_names_no_column_is_an_error():
 
 def test_rows_can_be_picked_from_any_kind(tmp_path):
     def same(data: AuditData, places: list[int]) -> None:
+        data = tokenised(data)
         few = data.of(np.array(places))
         assert torch.equal(few.fetch(np.arange(len(places))), data.fetch(np.array(places)))
         assert few.row.tolist() == data.row[places].tolist()

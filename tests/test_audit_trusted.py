@@ -151,7 +151,7 @@ def test_decisions_are_read_back_and_count(tmp_path):
         assert issues[row]["is_issue"] == "False"
     written = iter(left["kind"])
     for row, line in enumerate(issues):
-        if not line["skipped"] and line["is_issue"] == "False":
+        if line["removed"] == "False":
             assert next(written) == (true[row] if row in decided else frame["kind"][row])
     assert next(written, None) is None
     before, after = first.summary, json.loads((out / "summary.json").read_text())

@@ -198,6 +198,7 @@ def audit(
         other_label=scores.other,
         other_probability=scores.other_probability,
         is_issue=scores.is_issue,
+        removed=scores.removed,
         loss=scores.loss,
         loss_cut=scores.loss_cut,
         classes=loaded.classes,
