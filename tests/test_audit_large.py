@@ -222,7 +222,7 @@ def test_texts_beside_columns_and_a_trusted_column(tmp_path, small):
     result = adaptivek.audit(split(frame, tmp_path / "data", [170]), "label", trusted="sure", ignore=["sold"])
     assert result.settings["model"] == "trees + words"
     assert result.settings["used_as"]["note"] == "text"
-    assert result.settings["left_out"] == {"sure": "to be ignored", "sold": "to be ignored"}
+    assert result.settings["left_out"] == {"sure": "which rows are trusted", "sold": "to be ignored"}
     assert not result.is_issue[result.row % 10 == 0].any()
     assert result.given.trusted.sum() == (result.row % 10 == 0).sum()
     assert result.given.shown[1][3]["note"] == frame["note"][result.row[3]]

@@ -105,19 +105,19 @@ def from_frame(
     label: str | Sequence[Any],
     text: str | None,
     write_clean: WriteClean,
-    names: Any = None,
-    ignore: Sequence[str] = (),
+    names: Any,
+    aside: Mapping[str, str],
 ) -> AuditData:
-    """A table: all its columns together, or the column ``text`` alone."""
+    """A table: all its columns together, or the column ``text`` alone; those aside are left out, each for a reason."""
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     values = frame[label] if isinstance(label, str) else label
-    inputs = frame.drop(columns=[label] if isinstance(label, str) else []).drop(columns=list(ignore))
+    inputs = frame.drop(columns=[label] if isinstance(label, str) else []).drop(columns=list(aside))
     _check_length(len(values), len(frame))
     if text is None:
         columns = sort_columns(inputs)
     else:
         columns = Columns({text: "text"}, {name: "not the text" for name in inputs.columns if name != text})
-    left_out = columns.left_out | dict.fromkeys(ignore, "to be ignored")
+    left_out = columns.left_out | dict(aside)
     about = {"label": _name(label), "columns": list(columns.used), "used_as": columns.used, "left_out": left_out}
     texts, others = columns.of("text"), columns.of("number", "category", "date")
     if texts:
