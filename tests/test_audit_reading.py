@@ -15,11 +15,12 @@ from PIL import Image
 
 import adaptivek
 from adaptivek.auditing.columns import as_dates, column_words, sort_columns
-from adaptivek.auditing.data import AuditData, tokenised
+from adaptivek.auditing.data import AuditData
 from adaptivek.auditing.names import used_as
 from adaptivek.auditing.sources import Use, load
 from adaptivek.auditing.table_features import encode_table
 from adaptivek.auditing.tables import unique_names
+from adaptivek.auditing.text_embeddings import tokenised
 from adaptivek.support.text import words
 
 NONE = np.zeros(0, np.int64)

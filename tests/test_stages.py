@@ -14,9 +14,9 @@ from torch.utils.data import TensorDataset
 
 import adaptivek
 from adaptivek.auditing.best_epochs import BestEpochs
-from adaptivek.auditing.data import tokenised
 from adaptivek.auditing.schedules import linear
 from adaptivek.auditing.sources import load
+from adaptivek.auditing.text_embeddings import tokenised
 from adaptivek.cli import main
 from adaptivek.noise import Symmetric, corrupt
 from adaptivek.stages.inputs import encode, learn_inputs

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..backend.checks import check_choice
 from ..support.device import find_device
 from .annotators import scores_with_votes, with_network
-from .data import AuditData, tokenised
+from .data import AuditData
 from .decisions import read_decisions, with_decisions
 from .duplicates import alike, number_keys, text_keys
 from .held_out import MODELS, models, word_features
@@ -30,7 +30,7 @@ from .scoring import score_labels
 from .second_fit import predict_twice
 from .sources import Use, is_streamed, load
 from .targets import Targets, rounded
-from .text_embeddings import embed_texts
+from .text_embeddings import embed_texts, tokenised
 from .tokens import FINE_TUNING, TokenModel
 from .training import Run
 from .transition import NoiseModel

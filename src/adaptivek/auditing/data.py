@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from ..support.images import ImageSource
-from ..support.text import tokenise, words
+from ..support.text import words
 from .annotators import DawidSkene, Votes
 from .columns import Columns, column_words, sort_columns
 from .images import of_tensor, read_images, thumbnails
@@ -117,8 +117,8 @@ def from_frame(
         columns = sort_columns(inputs)
     else:
         columns = Columns({text: "text"}, {name: "not the text" for name in inputs.columns if name != text})
-    left_out = columns.left_out | dict(aside)
-    about = {"label": _name(label), "columns": list(columns.used), "used_as": columns.used, "left_out": left_out}
+    about: dict[str, Any] = {"label": _name(label), "columns": list(columns.used), "used_as": columns.used}
+    about["left_out"] = columns.left_out | dict(aside)
     texts, others = columns.of("text"), columns.of("number", "category", "date")
     if texts:
         about["text"] = texts[0] if len(texts) == 1 else texts
@@ -153,19 +153,7 @@ def from_texts(
     empty = [(int(row), "empty text") for row in np.flatnonzero(~filled)]
     row, labels, classes, skipped = _labelled(list(values), filled, empty, names, (about or {}).get("label", "labels"))
     left = [texts[number] for number in row]
-
-    def fetch(rows: Rows) -> Tensor:
-        raise RuntimeError("texts must be tokenised before they are fetched")
-
-    return AuditData("text", fetch, 0, labels, classes, row, skipped, write_clean, left, about or {})
-
-
-def tokenised(data: AuditData) -> AuditData:
-    """The same with the inputs of a network, which models of words do without."""
-    if data.kind != "text" or data.inputs:
-        return data
-    x, _, vocabulary = tokenise(data.content, [])
-    return replace(data, fetch=taken_from(x), inputs=vocabulary)
+    return AuditData("text", _no_tokens, 0, labels, classes, row, skipped, write_clean, left, about or {})
 
 
 def from_images(
@@ -314,6 +302,10 @@ class Cells(Sequence[Mapping[str, Any]]):
         number = self.row[place]
         cells = (column[number] for column in self.columns)
         return {name: _cell(cell) for name, cell in zip(self.names, cells, strict=True)}
+
+
+def _no_tokens(rows: Rows) -> Tensor:
+    raise RuntimeError("texts must be tokenised before they are fetched")
 
 
 def _is_none(value: Any) -> bool:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..auditing.audit import audit
-from ..auditing.data import tokenised
 from ..auditing.networks import PLANS, suited
 from ..auditing.result import AuditResult
 from ..auditing.sources import Use, load
+from ..auditing.text_embeddings import tokenised
 from ..auditing.tokens import FINE_TUNING
 from ..backend.checks import check_choice
 from ..support.device import find_device
