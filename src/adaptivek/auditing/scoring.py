@@ -107,8 +107,8 @@ def score_labels(
     stay = int(is_issue.sum() - removed.sum())
     if stay:
         notes.append(
-            f"{stay:,} of the flagged rows stay in the cleaned data: their input hardly speaks against the label, "
-            "whatever the frequency of classes. They are worth a look."
+            f"{stay:,} of the flagged rows stay in the cleaned data: their input hardly speaks against the label. "
+            "They are worth a look."
         )
     if same is not None and same.outvoted.any():
         notes.append(
