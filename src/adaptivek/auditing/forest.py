@@ -45,7 +45,8 @@ class Forest:
         self.seen_ = [rng.choice(len(y), each, replace=False, shuffle=False) for _ in range(self.trees)]
 
         def grow(tree: int) -> Any:
-            model = ExtraTreeClassifier(max_features="sqrt", min_samples_leaf=LEAST_ROWS, random_state=self.seed + tree)
+            drawn = (self.seed + tree) % 2**32
+            model = ExtraTreeClassifier(max_features="sqrt", min_samples_leaf=LEAST_ROWS, random_state=drawn)
             rows = self.seen_[tree]
             return model.fit(numbers[rows], self.codes_[rows], check_input=False).tree_
 
