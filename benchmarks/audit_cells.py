@@ -98,16 +98,17 @@ def base(name: str) -> tuple[str, Rows]:
     return "text", Rows([text[:1500] for text in frame["text"]], labels)
 
 
-def split(rows: Rows) -> tuple[Rows, Rows]:
+def split(rows: Rows, seed: int = 1) -> tuple[Rows, Rows]:
     """Two thirds to audit, a third to test on."""
-    order = np.random.default_rng(1).permutation(len(rows.y))
+    order = np.random.default_rng(seed).permutation(len(rows.y))
     cut = len(order) * 2 // 3
     return tuple(Rows(take(rows.x, np.sort(part)), rows.y[np.sort(part)]) for part in (order[:cut], order[cut:]))
 
 
-def made(name: str, noise: str, rate: float) -> Cell:
+def made(name: str, noise: str, rate: float, seed: int = 1) -> Cell:
+    """Noise of this kind and rate; ``seed`` is of the test rows."""
     kind, rows = base(name)
-    train, test = split(rows)
+    train, test = split(rows, seed)
     y, classes = train.y.astype(np.int64), int(rows.y.max()) + 1
     rng = np.random.default_rng(2)
     if noise == "symmetric":

@@ -25,6 +25,7 @@ COLUMNS = (
     "suggested_label",
     "score",
     "is_issue",
+    "removed",
     "other_label",
     "other_probability",
     "alike",
@@ -78,7 +79,10 @@ def test_a_csv_of_texts(tmp_path, capsys):
     before, after = (
         pd.read_csv(path, dtype=str, keep_default_na=False) for path in (tmp_path / "reviews.csv", out / "clean.csv")
     )
-    pd.testing.assert_frame_equal(after, before.drop(index=sorted(flagged)).reset_index(drop=True))
+    removed = {int(line["row"]) for line in lines if line["removed"] == "True"}
+    assert removed <= flagged
+    assert len(removed) == summary["n_removed"]
+    pd.testing.assert_frame_equal(after, before.drop(index=sorted(removed)).reset_index(drop=True))
     assert "<script>alert(1)" not in (out / "report.html").read_text()
     assert "labels look noisy" in capsys.readouterr().out
 
@@ -93,7 +97,7 @@ def test_a_parquet_table_keeps_its_types(tmp_path):
     out, summary, lines = audited(tmp_path / "table.parquet", "--label", "churned", "--epochs", "5", tmp_path)
     assert summary["settings"]["columns"] == ["a", "city"]
     left = pd.read_parquet(out / "clean.parquet")
-    keep = [int(line["row"]) for line in lines if line["is_issue"] == "False"]
+    keep = [int(line["row"]) for line in lines if line["removed"] == "False"]
     pd.testing.assert_frame_equal(left, pd.read_parquet(tmp_path / "table.parquet").iloc[keep].reset_index(drop=True))
 
 
@@ -114,9 +118,7 @@ def test_a_folder_of_images_with_some_that_are_none(tmp_path):
     assert [line["file"] for line in lines[12:]] == [f"dark/{number:02d}.png" for number in range(12)]
     assert lines[15]["skipped"] == "not an image that can be read"
     left = pd.read_csv(out / "clean.csv")
-    assert left["file"].tolist() == [
-        line["file"].removeprefix("'") for line in lines if line["is_issue"] == "False" and not line["skipped"]
-    ]
+    assert left["file"].tolist() == [line["file"].removeprefix("'") for line in lines if line["removed"] == "False"]
     assert "<bdi>dark/03.png</bdi>: not an image" in (out / "report.html").read_text()
 
 

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.metrics import log_loss, roc_auc_score
 
 import adaptivek
-from adaptivek.auditing.held_out import folds, models, pooled, predict, word_features
+from adaptivek.auditing.held_out import enough, folds, models, pooled, predict, word_features
 from adaptivek.auditing.rules import follows_few_words
 from adaptivek.noise import Symmetric, corrupt
 
@@ -50,19 +50,23 @@ def test_no_row_is_predicted_by_a_model_that_has_seen_it(taught):
     assert (p[:, 0] > 0.5).all()
 
 
-def test_a_label_that_is_not_taught_has_no_say():
+def test_a_label_that_is_not_taught_is_met_by_no_model():
     rng = np.random.default_rng(0)
-    x, labels = rng.random((60, 3)), rng.integers(0, 2, 60)
-    taught = rng.random(60) < 0.7
-    forest = models("trees", 60, 0)[-1]
-    one, other = (
-        predict([(forest, x)], given, 2, 0, taught=taught) for given in (labels, np.where(taught, labels, 1 - labels))
-    )
-    np.testing.assert_array_equal(one, other)
-    assert not np.array_equal(one, predict([(forest, x)], labels, 2, 0))
+    labels, taught = rng.integers(0, 2, 60), rng.random(60) < 0.7
     Spy.met = set()
     predict([(Spy(), np.arange(60.0)[:, None])], labels, 2, 0, taught=taught)
     assert Spy.met == set(np.flatnonzero(taught).tolist())
+
+
+def test_a_table_of_many_rows_takes_fewer_folds():
+    labels = np.arange(6_000) % 2
+    rare = np.where(np.arange(6_000) < 40, 1, 0)
+    for columns, given, taken in ((3, labels, 2), (100, labels, 5), (3, rare, 5)):
+        assert enough(np.zeros((6_000, columns)), given) == taken
+    told: list[tuple[int, int]] = []
+    x = np.random.default_rng(0).random((6_000, 3))
+    predict([(Spy(), x)], labels, 2, 0, lambda done, total: told.append((done, total)))
+    assert told == [(1, 2), (2, 2)]
 
 
 def slow_pool(predictions: list[np.ndarray], labels: np.ndarray, taught: np.ndarray) -> np.ndarray:

@@ -98,7 +98,7 @@ def test_the_files_that_are_written(tmp_path, small, capsys):
     changed = lines["suggested_label"].astype(object) != lines["label"].astype(object)
     assert changed[lines["is_issue"]].all()
     cleaned = pd.concat([pd.read_parquet(path) for path in sorted((out / "clean").iterdir())], ignore_index=True)
-    expected = frame[~lines["is_issue"].to_numpy()].reset_index(drop=True)
+    expected = frame[~lines["removed"].to_numpy()].reset_index(drop=True)
     pd.testing.assert_frame_equal(cleaned, expected, check_dtype=False)
     assert f"{summary['n_flagged']:,} rows are flagged" in capsys.readouterr().out
 
@@ -228,7 +228,7 @@ def test_decisions_of_the_page_are_taken(tmp_path, small, monkeypatch):
     assert {page["row"][place] for place, _ in page["earlier"]} == {keep, fix}
     cleaned = pd.concat([pd.read_parquet(path) for path in sorted((out / "clean").iterdir())])
     assert cleaned.loc[cleaned["b"] == table()["b"][fix], "label"].tolist() == [other]
-    assert len(cleaned) == ROWS - 1 - second.is_issue.sum()
+    assert len(cleaned) == ROWS - 1 - second.removed.sum()
 
 
 def test_a_batch_without_any_label(tmp_path, small):
@@ -250,7 +250,7 @@ def test_texts_beside_columns_and_a_trusted_column(tmp_path, small):
     result = adaptivek.audit(split(frame, tmp_path / "data", [170]), "label", trusted="sure", ignore=["sold"])
     assert result.settings["model"] == "trees + words"
     assert result.settings["used_as"]["note"] == "text"
-    assert result.settings["left_out"] == {"sure": "to be ignored", "sold": "to be ignored"}
+    assert result.settings["left_out"] == {"sure": "which rows are trusted", "sold": "to be ignored"}
     assert not result.is_issue[result.row % 10 == 0].any()
     assert result.given.trusted.sum() == (result.row % 10 == 0).sum()
     assert result.given.shown[1][3]["note"] == frame["note"][result.row[3]]

@@ -20,6 +20,7 @@ from adaptivek.auditing.names import used_as
 from adaptivek.auditing.sources import Use, load
 from adaptivek.auditing.table_features import encode_table
 from adaptivek.auditing.tables import unique_names
+from adaptivek.auditing.text_embeddings import tokenised
 from adaptivek.support.text import words
 
 NONE = np.zeros(0, np.int64)
@@ -255,6 +256,7 @@ def test_what_names_no_column_is_an_error():
 
 def test_rows_can_be_picked_from_any_kind(tmp_path):
     def same(data: AuditData, places: list[int]) -> None:
+        data = tokenised(data)
         few = data.of(np.array(places))
         assert torch.equal(few.fetch(np.arange(len(places))), data.fetch(np.array(places)))
         assert few.row.tolist() == data.row[places].tolist()

@@ -16,6 +16,7 @@ import adaptivek
 from adaptivek.auditing.best_epochs import BestEpochs
 from adaptivek.auditing.schedules import linear
 from adaptivek.auditing.sources import load
+from adaptivek.auditing.text_embeddings import tokenised
 from adaptivek.cli import main
 from adaptivek.noise import Symmetric, corrupt
 from adaptivek.stages.inputs import encode, learn_inputs
@@ -252,7 +253,7 @@ def test_new_rows_are_encoded_as_the_old_ones_were(tmp_path):
     images = np.random.default_rng(0).integers(0, 255, (60, 3, 16, 16), dtype=np.uint8)
     frame.to_csv(tmp_path / "texts.csv", index=False)
     for data, given in ((x, labels), (table, labels), (images, labels), (str(tmp_path / "texts.csv"), "topic")):
-        loaded = load(data, given, None)
+        loaded = tokenised(load(data, given, None))
         settings = json.loads(json.dumps(learn_inputs(loaded, data)))
         new = encode(settings, data)
         torch.testing.assert_close(new.x, loaded.fetch(np.arange(60)), atol=1e-5, rtol=1e-4)

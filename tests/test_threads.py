@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from adaptivek.experiments.spec import RECIPES, RunSpec
 from adaptivek.experiments.stack import Stack
 from adaptivek.networks import make_model
 from adaptivek.support import threads
-from adaptivek.support.threads import flops, processors, quota, suited, using
+from adaptivek.support.threads import flops, in_threads, processors, quota, suited, using
 
 
 @pytest.fixture(autouse=True)
@@ -185,3 +186,18 @@ def test_using_gives_back():
     with using(1):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
+
+
+def test_work_of_several_comes_in_order_and_an_error_does_not_wait_for_the_rest():
+    assert list(in_threads(lambda number: number**2, range(50))) == [number**2 for number in range(50)]
+    begun: list[int] = []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        time.sleep(0.01)
+        if number == 0:
+            raise ValueError("the first")
+
+    with pytest.raises(ValueError, match="the first"):
+        list(in_threads(work, range(1_000)))
+    assert len(begun) < 500

@@ -78,8 +78,8 @@ for axes, place in zip(panels.flat, result.score.argsort()[:10], strict=True):
 # %% [markdown]
 # ## Better models
 #
-# `audit/clean.csv` is the file without the flagged rows. We could also put the suggested labels in their place. Three
-# common models, trained on each and tested on clean rows:
+# `audit/clean.csv` is the file without the flagged rows whose pixels speak against the label. We could also put the
+# suggested labels in the place of all flagged ones. Three common models, trained on each and tested on clean rows:
 
 # %%
 clean = pd.read_csv("audit/clean.csv")

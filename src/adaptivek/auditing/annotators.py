@@ -167,6 +167,7 @@ def scores_with_votes(
     return scores._replace(
         score=score.astype(np.float32),
         is_issue=is_issue,
+        removed=is_issue,
         suggested=suggested,
         other=other,
         other_probability=likely.astype(np.float32),

@@ -31,7 +31,7 @@ from .scoring import score_labels
 from .second_fit import predict_twice
 from .sources import Use, is_streamed, load
 from .targets import Targets, rounded
-from .text_embeddings import embed_texts
+from .text_embeddings import embed_texts, tokenised
 from .tokens import FINE_TUNING, TokenModel
 from .training import Run
 from .transition import NoiseModel
@@ -143,6 +143,7 @@ def audit(
         loaded = scored.data
         found = _Predicted(scored.held_out, {"seed": seed} | ON_CPU, scored.ranking, scored.noise)
     elif name == "network":
+        loaded = tokenised(loaded)
         settings = dataclasses.replace(
             FINE_TUNING if loaded.tokens else suited(PLANS[kind], len(loaded.labels)), **plan
         )
@@ -202,6 +203,7 @@ def audit(
         other_label=scores.other,
         other_probability=scores.other_probability,
         is_issue=scores.is_issue,
+        removed=scores.removed,
         loss=scores.loss,
         loss_cut=scores.loss_cut,
         classes=loaded.classes,

@@ -48,7 +48,7 @@ def audit(
 
     Scores every row by a model that has not seen it: in seconds for texts and tables, by a network for images. DIR gets
     summary.json (the noise ratio with its interval), issues.csv (every row with its score), clean.csv (or .tsv, .jsonl,
-    .parquet: the data without the flagged rows), targets.npz (to train on) and report.html. After Ctrl-C, the same
+    .parquet: the cleaned data), targets.npz (to train on) and report.html. After Ctrl-C, the same
     command with --resume goes on. Of a folder of Parquet files, which may be larger than memory, issues/ and clean/ are
     folders of Parquet files as well; `torchrun --nproc-per-node 4 -m adaptivek audit ...` shares the work on it among
     four processes.

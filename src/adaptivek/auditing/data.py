@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from ..support.images import ImageSource
-from ..support.text import tokenise, words
+from ..support.text import words
 from .annotators import DawidSkene, Votes
 from .columns import Columns, column_words, sort_columns
 from .images import of_tensor, read_images, thumbnails
@@ -42,7 +42,7 @@ class AuditData:
 
     kind: str  #: text, image, table or features
     fetch: Fetch  #: inputs by place among the rows that can be used
-    inputs: int  #: features, channels or words: what a network must know of them
+    inputs: int  #: features, channels or words: what a network must know of them; 0: see `tokenised`
     labels: Rows  #: (n,) codes of the observed labels
     classes: list[str]
     row: Rows  #: (n,) number of each in the original data
@@ -105,20 +105,20 @@ def from_frame(
     label: str | Sequence[Any],
     text: str | None,
     write_clean: WriteClean,
-    names: Any = None,
-    ignore: Sequence[str] = (),
+    names: Any,
+    aside: Mapping[str, str],
 ) -> AuditData:
-    """A table: all its columns together, or the column ``text`` alone."""
+    """A table: all its columns together, or the column ``text`` alone; those aside are left out, each for a reason."""
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     values = frame[label] if isinstance(label, str) else label
-    inputs = frame.drop(columns=[label] if isinstance(label, str) else []).drop(columns=list(ignore))
+    inputs = frame.drop(columns=[label] if isinstance(label, str) else []).drop(columns=list(aside))
     _check_length(len(values), len(frame))
     if text is None:
         columns = sort_columns(inputs)
     else:
         columns = Columns({text: "text"}, {name: "not the text" for name in inputs.columns if name != text})
-    left_out = columns.left_out | dict.fromkeys(ignore, "to be ignored")
-    about = {"label": _name(label), "columns": list(columns.used), "used_as": columns.used, "left_out": left_out}
+    about: dict[str, Any] = {"label": _name(label), "columns": list(columns.used), "used_as": columns.used}
+    about["left_out"] = columns.left_out | dict(aside)
     texts, others = columns.of("text"), columns.of("number", "category", "date")
     if texts:
         about["text"] = texts[0] if len(texts) == 1 else texts
@@ -153,8 +153,7 @@ def from_texts(
     empty = [(int(row), "empty text") for row in np.flatnonzero(~filled)]
     row, labels, classes, skipped = _labelled(list(values), filled, empty, names, (about or {}).get("label", "labels"))
     left = [texts[number] for number in row]
-    x, _, vocabulary = tokenise(left, [])
-    return AuditData("text", taken_from(x), vocabulary, labels, classes, row, skipped, write_clean, left, about or {})
+    return AuditData("text", _no_tokens, 0, labels, classes, row, skipped, write_clean, left, about or {})
 
 
 def from_images(
@@ -303,6 +302,10 @@ class Cells(Sequence[Mapping[str, Any]]):
         number = self.row[place]
         cells = (column[number] for column in self.columns)
         return {name: _cell(cell) for name, cell in zip(self.names, cells, strict=True)}
+
+
+def _no_tokens(rows: Rows) -> Tensor:
+    raise RuntimeError("texts must be tokenised before they are fetched")
 
 
 def _is_none(value: Any) -> bool:

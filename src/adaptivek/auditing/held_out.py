@@ -12,20 +12,27 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..support.streams import stream
+from ..support.threads import in_threads
+from .forest import Forest
 from .predictions import Codes, Floats
 
 Mask = NDArray[np.bool_]
 
 FOLDS = 5
-TREES = 100
-ROWS_OF_A_TREE = 5_000  #: at most, drawn for each: a forest of 20,000 rows takes as long as one of 5,000
+FEWER = 2  #: folds are enough where half of the rows are plenty: so many, so many for each column, and of every class
+PLENTY, FOR_EACH_COLUMN, OF_A_CLASS = 5_000, 100, 50
+TREES = (150, 100)  #: of up to 5,000 rows; of more
+ROWS_OF_A_TREE = 5_000  #: at most: a forest of 20,000 rows grows as fast as one of 10,000
 CLASS_PRIOR = 5.0  #: rows' worth by which the weight of a class is drawn to none
 LEAST = 1e-3  #: no class is less likely than this: a forest of 100 trees that agree is not certain
 MOST_FEATURES = 100_000  #: words or parts of words
@@ -33,6 +40,8 @@ PAIRS_UP_TO = 5_000_000  #: characters of all texts, up to which pairs of words 
 #: letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 MANY = 0.2  #: share of all letters
+
+ALONE = Lock()  #: for fits by liblinear, which draws from one generator of the whole process
 
 #: by name, what can predict; a network is trained by `training.Run`
 MODELS = ("words", "trees", "linear", "network")
@@ -73,20 +82,24 @@ def fit_words(texts: list[str]) -> tuple[Any, Any]:
 
 def models(name: str, rows: int, seed: int) -> list[Any]:
     """The models of a pool, before they are fitted."""
-    from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.naive_bayes import ComplementNB
 
     if name == "words":
-        drawn: dict[str, Any] = {"solver": "liblinear", "dual": True, "max_iter": 200, "random_state": seed}
-        linear = (LogisticRegression(C=c, **drawn) for c in (0.3, 3.0))
-        return [ComplementNB(alpha=0.3), ComplementNB(alpha=3.0), *map(OneVsRestClassifier, linear)]
+        drawn: dict[str, Any] = {
+            "solver": "liblinear",
+            "dual": True,
+            "max_iter": 200,
+            "tol": 0.01,
+            "random_state": seed,
+        }
+        of_two = [LogisticRegression(C=c, **drawn) for c in (0.3, 3.0)]
+        return [ComplementNB(alpha=0.3), ComplementNB(alpha=3.0), *map(OneVsRestClassifier, of_two)]
     if name == "linear":
         return [LogisticRegression(C=c, max_iter=200) for c in (0.001, 0.01, 0.1)]
-    grown: dict[str, Any] = {"n_estimators": TREES, "min_samples_leaf": 3, "bootstrap": True, "oob_score": True}
-    grown |= {"max_samples": min(rows, ROWS_OF_A_TREE), "n_jobs": -1, "random_state": seed}
-    return [*(LogisticRegression(C=c, max_iter=200) for c in (0.01, 0.1)), ExtraTreesClassifier(**grown)]
+    forest = Forest(TREES[rows > PLENTY], ROWS_OF_A_TREE, seed)
+    return [*(LogisticRegression(C=c, max_iter=200) for c in (0.01, 0.1)), forest]
 
 
 def predict(
@@ -113,46 +126,54 @@ def predict_each(
     taught: Mask | None = None,
 ) -> list[Floats]:
     """(rows, classes) held-out predictions of each model."""
+    from sklearn.base import clone
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     taught = np.ones(len(labels), bool) if taught is None else taught
-    done, total = 0, sum(1 if hasattr(model, "oob_score") else FOLDS for model, _ in pool)
-    found = []
-    # the matrices are small: threads would wait for each other, the more so beside other processes
+    found: list[Floats] = [np.zeros((len(labels), classes)) for _ in pool]
+
+    def fit(model: Any, x: Any, p: Floats, held_out: Codes) -> None:
+        """A model that has not seen these rows, and what it says of them."""
+        rest = taught.copy()
+        rest[held_out] = False
+        own = getattr(model, "estimator", model)
+        if len(np.unique(labels[rest])) == 2:
+            model = own  # it tells both of two classes; others, one from the rest
+        with ALONE if getattr(own, "solver", "") == "liblinear" else nullcontext():
+            fitted = clone(model).fit(x[rest], labels[rest])
+        p[np.ix_(held_out, fitted.classes_)] = fitted.predict_proba(x[held_out])
+
+    def grow(forest: Forest, x: Any, p: Floats) -> None:
+        grown = forest if forest.is_of(x, labels) else forest.fit(x, labels)
+        p[:, grown.classes_] = grown.held_out(taught)
+
+    jobs: list[Callable[[], None]] = []
+    for (model, x), p in zip(pool, found, strict=True):
+        if isinstance(model, Forest):
+            jobs.append(partial(grow, model, x, p))
+        else:
+            jobs += [partial(fit, model, x, p, held_out) for held_out in folds(labels, enough(x, labels), seed)]
+    # the matrices are small, and threads within a fit would wait for each other: so there are several fits at once
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.filterwarnings("ignore", "Some inputs do not have OOB scores")
-        for model, x in pool:
-            p: Floats = np.zeros((len(labels), classes))
-            for fitted, parts in _fits(model, x, labels, seed, taught):
-                for rows, known in parts:
-                    p[np.ix_(rows, fitted.classes_)] = np.nan_to_num(known)
-                done += 1
-                if progress is not None:
-                    progress(done, total)
-            found.append(p)
+        for done, _ in enumerate(in_threads(lambda job: job(), jobs), 1):
+            if progress is not None:
+                progress(done, len(jobs))
     return found
 
 
-def _fits(
-    model: Any, x: Any, labels: Codes, seed: int, taught: Mask
-) -> Iterator[tuple[Any, list[tuple[Codes, Floats]]]]:
-    """Fitted models, each with rows that it has not seen and what it says of them."""
-    from sklearn.base import clone
+def enough(x: Any, labels: Codes) -> int:
+    """How many folds: fewer where a table has many more rows than columns."""
+    rows, columns = x.shape
+    counts = np.bincount(labels)
+    many = rows > max(PLENTY, FOR_EACH_COLUMN * columns) and counts[counts > 0].min() >= OF_A_CLASS
+    return FEWER if many else FOLDS
 
-    if hasattr(model, "oob_score"):  # a forest knows which tree has seen which row
-        rows, others = np.flatnonzero(taught), np.flatnonzero(~taught)
-        fitted = clone(model).set_params(max_samples=min(model.max_samples, len(rows))).fit(x[rows], labels[rows])
-        fitted.n_jobs = 1  # threads would add up the trees in another order each time
-        rest = [(others, fitted.predict_proba(x[others]))] if len(others) else []
-        yield fitted, [(rows, fitted.oob_decision_function_), *rest]
-        return
-    for held_out in folds(labels, FOLDS, seed):
-        rest_taught = taught.copy()
-        rest_taught[held_out] = False
-        fitted = clone(model).fit(x[rest_taught], labels[rest_taught])
-        yield fitted, [(held_out, fitted.predict_proba(x[held_out]))]
+
+def folded(model: Any) -> int:
+    """How often a model is fitted for held-out predictions, at most."""
+    return 1 if isinstance(model, Forest) else FOLDS
 
 
 def pooled(predictions: list[Floats], labels: Codes, taught: Mask | None = None) -> Floats:

@@ -21,6 +21,7 @@ COLUMNS = (
     "suggested_label",
     "score",
     "is_issue",
+    "removed",
     "other_label",
     "other_probability",
     "alike",
@@ -49,7 +50,7 @@ def left_out(result: AuditResult) -> Rows:
     """The rows that the cleaned copy does not have."""
     assert result.given is not None
     if not _one_row_each(result):
-        return np.union1d(result.row[result.is_issue], result.given.unreadable).astype(np.int64)
+        return np.union1d(result.row[result.left_out], result.given.unreadable).astype(np.int64)
     votes = result.given.votes
     assert votes is not None
     wrong = votes.row[votes.label != result.suggested_label[votes.item]]
@@ -85,6 +86,7 @@ def _scored(result: AuditResult) -> Iterator[dict[str, Any]]:
     if _one_row_each(result):
         yield from _votes(result, names)
         return
+    removed = result.left_out
     for place, row in enumerate(result.row.tolist()):
         yield {
             "row": row,
@@ -92,6 +94,7 @@ def _scored(result: AuditResult) -> Iterator[dict[str, Any]]:
             "suggested_label": names[result.suggested_label[place]],
             "score": f"{result.score[place]:.6f}",
             "is_issue": bool(result.is_issue[place]),
+            "removed": bool(removed[place]),
             "other_label": names[result.other_label[place]],
             "other_probability": f"{result.other_probability[place]:.6f}",
             "alike": "" if result.alike is None or result.alike[place] < 0 else int(result.alike[place]),
@@ -116,6 +119,7 @@ def _votes(result: AuditResult, names: list[str]) -> Iterator[dict[str, Any]]:
             "suggested_label": names[suggested],
             "score": f"{p[label]:.6f}",
             "is_issue": bool(label != suggested),
+            "removed": bool(label != suggested),
             "other_label": names[other],
             "other_probability": f"{p[other]:.6f}",
             "trusted": "" if result.given.trusted is None else bool(result.given.trusted[item]),

@@ -37,6 +37,7 @@ DROP = 1.92  #: of the log likelihood, at the ends of a 95 % interval
 MODEL_ERROR = 0.005  #: added to the interval on both sides, for what the model leaves out
 LEAST_SLOPE = 0.1  #: by which errors fall with confidence; a calibrated network has 1
 ITERATIONS = 50
+LITTLE = 1e-4  #: of the log likelihood, below which a step has gained nothing
 
 
 class NoiseRatio(NamedTuple):
@@ -150,16 +151,21 @@ def _likelihoods(ratios: Floats, bins: Bins, classes: int) -> Floats:
 def _fisher_scoring(
     fitted: Floats, ratio: Floats, bins: Bins, lowest: Floats, highest: Floats
 ) -> tuple[Floats, Floats]:
-    """The log likelihood and (a, b, u) under each noise ratio, by damped Fisher scoring from ``fitted``."""
+    """The log likelihood and (a, b, u) under each noise ratio, by damped Fisher scoring from ``fitted``.
+
+    A ratio is left alone as soon as its likelihood hardly rises any more: most are after a few steps.
+    """
     number, disagreeing, confidence = bins
 
-    def at(fitted: Floats) -> tuple[Floats, Floats, Floats]:
+    def at(fitted: Floats, ratio: Floats) -> tuple[Floats, Floats, Floats]:
         errors = 1 / (1 + np.exp(np.clip(fitted[:, :1] + fitted[:, 1:2] * confidence, -30, 30)))
         p = np.clip(ratio + (fitted[:, 2:] - ratio) * errors, 1e-9, 1 - 1e-9)
-        return (disagreeing * np.log(p) + (number - disagreeing) * np.log(1 - p)).sum(1), errors, p
+        return np.log(p) @ disagreeing + np.log(1 - p) @ (number - disagreeing), errors, p
 
     damping = np.ones(len(fitted))
-    best, errors, p = at(fitted)
+    best, errors, p = at(fitted, ratio)
+    found, ended = best.copy(), fitted.copy()
+    left = np.arange(len(fitted))
     for _ in range(ITERATIONS):
         slope = (ratio - fitted[:, 2:]) * errors * (1 - errors)
         slopes = np.stack([slope, slope * confidence, errors], 1)  # of p by a, b and u
@@ -168,17 +174,22 @@ def _fisher_scoring(
         damp = damping[:, None] * 0.01 * (1 + np.diagonal(information, axis1=1, axis2=2))
         step = np.linalg.solve(information + damp[:, :, None] * np.eye(3), score.sum(2)[:, :, None])[:, :, 0]
         tried = np.clip(fitted + step, lowest, highest)
-        value, new_errors, new_p = at(tried)
+        value, new_errors, new_p = at(tried, ratio)
         better = value > best
-        gained = np.where(better, value - best, 0)
+        done = np.where(better, value - best < LITTLE, damping > 1e6)
         best = np.where(better, value, best)
         fitted, errors, p = (
             np.where(better[:, None], new, old) for new, old in ((tried, fitted), (new_errors, errors), (new_p, p))
         )
         damping = np.where(better, damping / 3, damping * 5).clip(1e-4, 1e8)
-        if gained.max() < 1e-4 and (better.any() or damping.min() > 1e6):
+        found[left], ended[left] = best, fitted
+        if done.all():
             break
-    return best, fitted
+        left = left[~done]
+        ratio, lowest, highest, damping, best, fitted, errors, p = (
+            of[~done] for of in (ratio, lowest, highest, damping, best, fitted, errors, p)
+        )
+    return found, ended
 
 
 def _peak(ratios: Floats, likelihood: Floats) -> float:

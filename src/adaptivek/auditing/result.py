@@ -55,6 +55,7 @@ class AuditResult:
     settings: dict[str, Any]
     notes: list[str] = field(default_factory=list)  #: what the numbers rest on
     alike: NDArray[np.int64] | None = None  #: (n,) number of a row with the same content and another label; -1: none
+    removed: NDArray[np.bool_] | None = None  #: (n,) flagged rows that the cleaned data leaves out; None: all of them
     by_rule: bool = False  #: a few words settle the labels: nothing is known of the noise from above
     held_out: Predictions | None = field(default=None, repr=False)  #: by models that have not seen the row
     given: AuditData | None = field(default=None, repr=False)  #: the data, for the page and the cleaned copy
@@ -86,6 +87,11 @@ class AuditResult:
         return self.for_training
 
     @property
+    def left_out(self) -> NDArray[np.bool_]:
+        """(n,) rows that the cleaned data does not have, unless every row is one annotator's label."""
+        return self.is_issue if self.removed is None else self.removed
+
+    @property
     def known(self) -> bool:
         """Whether the data say how many labels are noisy: the interval is narrow."""
         return not self.by_rule and self.noise_ratio_high - self.noise_ratio_low <= WIDE
@@ -114,6 +120,7 @@ class AuditResult:
             "noise_ratio_low": round(self.noise_ratio_low, 6),
             "noise_ratio_high": round(self.noise_ratio_high, 6),
             "n_flagged": int(self.is_issue.sum()),
+            "n_removed": int(self.left_out.sum()),
             "n_skipped": len(self.skipped),
             "skipped": [
                 {"row": row} | self._file(row) | {"reason": reason} for row, reason in self.skipped[:MOST_LISTED]
@@ -160,7 +167,7 @@ class AuditResult:
         return folder / "issues.csv"
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write summary, issues, targets, the data without flagged rows, and the page; give the files written."""
+        """Write summary, issues, targets, the cleaned data, and the page; give the files written."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         summary = json.dumps(self.summary, indent=2, ensure_ascii=False) + "\n"

@@ -18,6 +18,7 @@ from .predictions import Codes
 WORDS, LEAVES = 1_000, 100  #: the most frequent words that the tree may ask about; how many answers it may have
 ROWS = 5_000  #: more would hardly change it
 NEARLY = 0.8  #: of what a model of all words learns beyond guessing
+FAR = 0.6  #: less after one fold, and the others are not fitted
 LEARNED = 0.1  #: a model must predict so many labels more than by guessing; else there is nothing to compare
 
 
@@ -39,9 +40,12 @@ def follows_few_words(x: Any, labels: Codes, wrong: float, seed: int = 0) -> boo
         return False
     frequent = np.argsort(-x.getnnz(0), kind="stable")[:WORDS]
     asked = (x[some][:, frequent] > 0).astype(np.float32).tocsr()
-    missed = 0
+    missed = rows = 0
     for held_out in folds(labels, 3, seed):
         rest = np.setdiff1d(np.arange(len(labels)), held_out)
         tree = DecisionTreeClassifier(max_leaf_nodes=LEAVES, min_samples_leaf=3, random_state=seed)
         missed += int((tree.fit(asked[rest], labels[rest]).predict(asked[held_out]) != labels[held_out]).sum())
-    return bool(guessing - missed / len(labels) >= NEARLY * (guessing - wrong))
+        rows += len(held_out)
+        if guessing - missed / rows < FAR * (guessing - wrong):  # the other folds will hardly mend that
+            return False
+    return bool(guessing - missed / rows >= NEARLY * (guessing - wrong))

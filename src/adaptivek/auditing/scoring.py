@@ -5,6 +5,11 @@ first those whose label is contradicted there with the confidence that is usual 
 the lowest score first. By the score alone, where much of one class is labelled as another, the rest of this class would
 look noisier than the noisy rows. Noise per class and the matrix are counted from the flagged rows. So all of these
 agree with each other.
+
+The cleaned data keeps flagged rows of which only the frequency of the classes speaks against the label. A row of a rare
+class that is hard to tell looks like one of a frequent class, noisy or not. Without such rows a model learns the rare
+class worse, whoever was right about some of them. So the input itself must favour another class: it must raise the
+odds of that class over the label, from what they are among all labels, by a factor of two or more.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ MOST_NOISE = 0.7  #: of the noise that would leave nothing to learn
 FEW_ROWS = 10  #: of a class about which little can be said
 MOST_CLASSES = 50  #: that are looked at to see whether anything was learned, the largest ones
 KEPT, FEWEST_KEPT = 1 / 3, 5  #: share of a class that is never flagged, and rows of it
+AGAINST = 2.0  #: by which the input raises the odds of another class, in rows that the cleaned data leaves out
 DOUBTFUL = 0.01  #: by which a score is multiplied where an alike row speaks against the label
 
 
@@ -33,6 +39,7 @@ class Scores(NamedTuple):
 
     score: NDArray[np.float32]
     is_issue: NDArray[np.bool_]
+    removed: NDArray[np.bool_]  #: flagged rows that the cleaned data leaves out
     suggested: Codes
     other: Codes  #: the most probable class besides the label
     other_probability: NDArray[np.float32]
@@ -95,6 +102,14 @@ def score_labels(
     if kept.any():
         names = ", ".join(classes[code] for code in np.flatnonzero(kept)[:10])
         notes.append(f"Rows of these classes are kept though they look noisy, or too few would be left: {names}.")
+    removed = is_issue & speaks_against(ranking, labels, len(classes))
+    removed = removed if same is None else removed | (is_issue & same.outvoted)
+    stay = int(is_issue.sum() - removed.sum())
+    if stay:
+        notes.append(
+            f"{stay:,} of the flagged rows stay in the cleaned data: their input hardly speaks against the label. "
+            "They are worth a look."
+        )
     if same is not None and same.outvoted.any():
         notes.append(
             f"{(same.place >= 0).sum():,} rows have the same content as another row with a different label; "
@@ -103,6 +118,7 @@ def score_labels(
     return Scores(
         score=score.astype(np.float32),
         is_issue=is_issue,
+        removed=removed,
         suggested=suggested,
         other=other,
         other_probability=likely.astype(np.float32),
@@ -136,6 +152,15 @@ def flagged(
     passed = np.zeros(len(labels), bool)
     passed[order[:number]] = True
     return found, np.bincount(labels[passed & ~allowed], minlength=classes) > 0
+
+
+def speaks_against(ranking: Predictions, labels: Codes, classes: int) -> NDArray[np.bool_]:
+    """Where the input favours another class over the label, whatever the frequency of both."""
+    frequency = np.maximum(np.bincount(labels, minlength=classes), 1) / len(labels)
+    candidates = np.arange(classes)[None] if ranking.classes is None else ranking.classes
+    favour = np.where(candidates == labels[:, None], 0.0, ranking.p / frequency[candidates]).max(1)
+    found: NDArray[np.bool_] = favour >= AGAINST * label_probability(ranking, labels) / frequency[labels]
+    return found
 
 
 def transition(labels: Codes, true: Codes, classes: int) -> Floats:

@@ -41,6 +41,12 @@ class Use:
         found = {what: name for what, name in named.items() if isinstance(name, str)}
         return found | {f"ignore[{place}]": name for place, name in enumerate(self.ignore)}
 
+    @property
+    def aside(self) -> dict[str, str]:
+        """The columns from which nothing is learned, and why."""
+        why = {"trusted": "which rows are trusted", "annotator": "the annotator", "item": "the item"}
+        return {name: why.get(what, "to be ignored") for what, name in self.names.items() if what != "text"}
+
 
 def load(data: Any, labels: Any, use: Use | None = None, streamed: bool = False) -> AuditData:
     """Whatever users pass to `audit`; what has been loaded before stays as it is."""
@@ -174,13 +180,13 @@ def from_table(table: Table, labels: Any, use: Use) -> AuditData:
         votes, rows = _votes_of_rows(frame, labels, use)
     elif use.item is not None:
         raise ValueError(f"audit: annotator must be given with item, got item={use.item!r} alone")
-    aside = [name for what, name in use.names.items() if what != "text"]
+    aside = use.aside
     if votes is not None:
         found = dawid_skene(votes, len(rows))
         has_votes = np.bincount(votes.item, minlength=len(rows)) > 0
         best = found.posterior.argmax(1)
         values = [votes.classes[code] if known else None for code, known in zip(best, has_votes, strict=True)]
-        aside += list(labels) if several else [labels]
+        aside |= dict.fromkeys(labels if several else [labels], "labels of annotators")
     class_names = table.class_names.get(values) if isinstance(values, str) else None
     values = _required(values)
     if table.image and use.text is None:
@@ -192,9 +198,7 @@ def from_table(table: Table, labels: Any, use: Use) -> AuditData:
         files = None if table.files is None else [table.files[row] for row in rows.tolist()]
         data = from_images(images, given, table.write_clean, class_names, files, about)
     else:
-        data = from_frame(
-            frame.iloc[rows], values, use.text, table.write_clean, class_names, list(dict.fromkeys(aside))
-        )
+        data = from_frame(frame.iloc[rows], values, use.text, table.write_clean, class_names, aside)
     trusted = frame[use.trusted].tolist() if isinstance(use.trusted, str) else use.trusted
     if trusted is not None:
         data = _with_trusted(data, [trusted[row] for row in rows] if votes is not None else trusted)

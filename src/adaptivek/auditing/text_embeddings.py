@@ -1,4 +1,4 @@
-"""Texts to embeddings, by a pre-trained sentence encoder."""
+"""Texts to the inputs of a network: numbers of words, or embeddings by a pre-trained sentence encoder."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..support.text import tokenise
 from .data import AuditData
 from .networks import standardised, taken_from
 
 AT_ONCE = 1_024  #: texts that are encoded before the next are told of
 OLDEST = 6  #: sentence-transformers before it runs code that it finds in a local folder
+
+
+def tokenised(data: AuditData) -> AuditData:
+    """The same with the inputs of a network, which models of words do without."""
+    if data.kind != "text" or data.inputs:
+        return data
+    x, _, vocabulary = tokenise(data.content, [])
+    return replace(data, fetch=taken_from(x), inputs=vocabulary)
 
 
 def embed_texts(

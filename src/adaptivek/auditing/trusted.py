@@ -7,8 +7,10 @@ and at most d + e. If it is c times as frequent where the network errs, which pe
     d = e + noise0 (1 - e - a c e)    and    noise = noise0 (1 - e + c e)
 
 where a is how often a wrong prediction meets the noisy label: 1 with two classes, from 1 / (K - 1) to 1 with K; c is
-taken as 1 to 1.5. Then d is not below e. If it is, the network has learned noise that follows the inputs, and no more
-is known than |d - e| and d + e. It takes trusted rows that were not picked because a network was wrong on them.
+taken as 1 to 1.5, or up to how much more often the network errs in one class than in all: all noise may be of that
+class, and where much of a class is labelled as another, a network does err there. Then d is not below e. If it is, the
+network has learned noise that follows the inputs, and no more is known than |d - e| and d + e. It takes trusted rows
+that were not picked because a network was wrong on them.
 
 **Decisions** are made on rows that look noisy, so they say nothing about e. But they show how far to trust the
 scores: a logistic curve from the score of the label before to whether it was noisy. Curves of all slopes are tried, and
@@ -34,6 +36,7 @@ Mask = NDArray[np.bool_]
 
 FEW_TRUSTED, FEW_DECISIONS = 30, 20  #: fewer say too little
 MORE = 1.5  #: how much more frequent noise may be where the network errs
+PRIOR = 10.0  #: rows' worth by which the errors of a class are drawn to those of all
 PICKED = 2.0  #: by which the interval is wider on both sides, since decided rows were picked
 DRAWS = 400  #: for the intervals
 SLOPES = np.geomspace(0.5, 4, 10)  #: of the curve: scores may say too little or too much
@@ -105,12 +108,19 @@ def ratio_from_trusted(held_out: Predictions, labels: Codes, known: Known, class
         )
         found = NoiseRatio(share * (e - d), share * max(0.0, float(low)), share * high)
         return Told(found, FROM_TRUSTED, warning if low > 0 else "")
-    low, high = (
-        np.quantile(_noise(many_d, many_e, least, 1), 0.025),
-        np.quantile(_noise(many_d, many_e, 1, MORE), 0.975),
-    )
+    more = max(MORE, _hardest(wrong[drawn], labels[drawn], classes) / max(e, 1e-9))
+    low = np.quantile(_noise(many_d, many_e, least, 1), 0.025)
+    high = min(np.quantile(_noise(many_d, many_e, 1, more), 0.975), np.quantile(many_d + many_e, 0.975))
     middle = float(_noise(np.array(d), np.array(e), (least + 1) / 2, (1 + MORE) / 2))
     return Told(NoiseRatio(*(share * float(value) for value in (np.clip(middle, low, high), low, high))), FROM_TRUSTED)
+
+
+def _hardest(wrong: Mask, labels: Codes, classes: int) -> float:
+    """The share of errors in the class that has most of them, each drawn to that of all by some rows' worth."""
+    found: Floats = (np.bincount(labels, wrong, classes) + PRIOR * wrong.mean()) / (
+        np.bincount(labels, minlength=classes) + PRIOR
+    )
+    return float(found.max())
 
 
 def _noise(d: Floats, e: Floats, meets: float, more: float) -> Floats:

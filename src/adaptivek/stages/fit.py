@@ -16,6 +16,7 @@ from ..auditing.audit import audit
 from ..auditing.networks import PLANS, suited
 from ..auditing.result import AuditResult
 from ..auditing.sources import Use, load
+from ..auditing.text_embeddings import tokenised
 from ..auditing.tokens import FINE_TUNING
 from ..backend.checks import check_choice
 from ..support.device import find_device
@@ -67,7 +68,7 @@ def fit(
     if rounds not in (None, 1, 2):
         raise ValueError(f"fit: rounds must be 1, 2 or None, got {rounds!r}")
     where = find_device(device)
-    loaded = load(data, labels, Use(text))
+    loaded = tokenised(load(data, labels, Use(text)))
     if loaded.beside is not None:
         raise ValueError(
             f"fit: text must name the column to learn from where texts stand beside other columns, one of "

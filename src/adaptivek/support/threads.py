@@ -1,4 +1,4 @@
-"""How many threads to train with on a processor.
+"""Threads on a processor: how many to train with, and work of several that need not wait for each other.
 
 A small network gains next to nothing from a second thread, and where other processes want the processors too, every
 operation waits for its slowest thread: steps take many times as long. So the network decides, and the choice is the
@@ -8,12 +8,17 @@ same whenever the run is done again: sums over another number of threads differ 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+
+Given = TypeVar("Given")
+Found = TypeVar("Found")
 
 SMALL = 50_000_000  #: floating-point operations of a forward pass that one thread does well enough alone
 
@@ -32,6 +37,19 @@ def using(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def in_threads(work: Callable[[Given], Found], given: Iterable[Given]) -> Iterator[Found]:
+    """What comes of each, in order, for work that leaves Python while it computes.
+
+    An error, or Ctrl-C, does not wait for work that has not begun.
+    """
+    threads = ThreadPoolExecutor(processors())
+    try:
+        for begun in [threads.submit(work, one) for one in given]:
+            yield begun.result()
+    finally:
+        threads.shutdown(cancel_futures=True)
 
 
 @torch.no_grad()

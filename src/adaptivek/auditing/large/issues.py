@@ -62,8 +62,8 @@ def part(result: AuditResult, start: int) -> Any:
         if row >= start + len(number):
             break
         reasons[row - start] = reason
-    issue = np.zeros(len(number), bool)
-    issue[at] = result.is_issue[mine]
+    issue, removed = np.zeros((2, len(number)), bool)
+    issue[at], removed[at] = result.is_issue[mine], result.left_out[mine]
     nearest, none = np.zeros(len(number), np.int64), np.ones(len(number), bool)
     nearest[at[far]], none[at[far]] = alike[far], False
     columns = {
@@ -74,6 +74,7 @@ def part(result: AuditResult, start: int) -> Any:
         "suggested_label": named(result.suggested_label[mine]),
         "score": spread(result.score[mine], "float32"),
         "is_issue": pa.array(issue),
+        "removed": pa.array(removed),
         "other_label": named(result.other_label[mine]),
         "other_probability": spread(result.other_probability[mine], "float32"),
         "alike": pa.array(nearest, mask=none),

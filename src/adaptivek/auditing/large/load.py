@@ -81,8 +81,7 @@ def load_rows(rows: ParquetRows, label: str, use: Use) -> AuditData:
         raise ValueError(f"audit: {label} must have at most {most:,} classes in large data, got {len(classes):,}")
     row = np.flatnonzero(codes >= 0)
     labels = codes[row]
-    aside = dict.fromkeys([name for what, name in use.names.items() if what != "text"], "to be ignored")
-    aside |= {name: why for name, why in _unused(rows).items() if name != label}
+    aside = use.aside | {name: why for name, why in _unused(rows).items() if name != label}
     places, drawn = draw(labels, len(classes))
     names = [name for name in rows.columns if name != label and name not in aside]
     sample = to_frame(rows.take(row[places], names))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..held_out import FOLDS, Mask, Progress, fit_words, mixed, models, pool_weights, predict_each
+from ..held_out import Mask, Progress, fit_words, folded, mixed, models, pool_weights, predict_each
 from ..predictions import Codes, Floats
 from ..second_fit import Twice, contradicted, geometric_mean
 from .ranks import Ranks
@@ -68,7 +68,7 @@ class Fitted(NamedTuple):
 def fits(name: str, ranks: Ranks) -> int:
     """How many of these models this process fits, each fold counted, both times."""
     pool = ranks.every([model for part in name.split(" + ") for model in models(part, 1, 0)])
-    return 2 * (len(pool) + sum(1 if hasattr(model, "oob_score") else FOLDS for model in pool))
+    return 2 * (len(pool) + sum(map(folded, pool)))
 
 
 def fit(
@@ -124,12 +124,7 @@ def _fit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for (part, model), p in zip(mine, held_out, strict=True):
-            whole = clone(model)
-            if hasattr(whole, "oob_score"):  # known already
-                whole.set_params(oob_score=False, max_samples=min(model.max_samples, len(rows)))
-            fitted.append((whole.fit(inputs[part][rows], labels[rows]), p))
-            if hasattr(whole, "n_jobs"):
-                whole.n_jobs = None  # threads would add up the trees in another order each time
+            fitted.append((clone(model).fit(inputs[part][rows], labels[rows]), p))
             if progress is not None:
                 progress(fits(name, ranks) // 2 - len(mine) + len(fitted), fits(name, ranks))
     everyones = ranks.told_every(fitted, len(parts))
