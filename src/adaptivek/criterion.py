@@ -17,7 +17,7 @@ from .backend.distributed import ProcessGroup, for_averaging, gather, process_gr
 from .backend.module import MethodModule
 from .backend.start import earlier_predictions
 from .method import Method, outputs
-from .methods import DEFAULT, build
+from .methods import DEFAULT, DEFAULT_WITH_START, build
 from .step import HALF, IGNORE, Inputs, Loss, Outcome, begin_epoch, cross_entropy, remember, step_with_targets
 
 
@@ -42,7 +42,8 @@ class Selection(MethodModule):
 
     Args:
         method: a method such as ``AdaptiveK()``, or its name, with parameters if need be: ``"mkl"``,
-            ``"mkl:keep=0.7"``. The default is the one that does best in our comparison and needs no warm-up.
+            ``"mkl:keep=0.7"``. Unless given it is label posterior, which does best in our comparison and needs no
+            warm-up, or with ``start`` label memory.
         warmup: steps of plain training before anything is left out.
         loss: gives one loss per sample from ``(output, target)``; cross-entropy unless told.
         weight: (classes,) class weights, as in ``nn.CrossEntropyLoss``. These three change what is learned, not how
@@ -66,7 +67,7 @@ class Selection(MethodModule):
 
     def __init__(
         self,
-        method: Method[Any] | str = DEFAULT,
+        method: Method[Any] | str | None = None,
         *,
         warmup: int | None = None,
         loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
@@ -82,6 +83,8 @@ class Selection(MethodModule):
         cuda_graph: bool = True,
         distributed: bool | ProcessGroup = True,
     ) -> None:
+        if method is None:
+            method = DEFAULT if start is None else DEFAULT_WITH_START
         if isinstance(method, str):
             method = build(method)
         if not isinstance(method, Method):

@@ -11,7 +11,7 @@ import torch
 import tyro
 from rich.table import Table
 
-from ..methods import DEFAULT
+from ..methods import DEFAULT, DEFAULT_WITH_START
 from ..support.modules import import_modules
 from ..support.terminal import out, progress_bar, trained_on
 from .imports import Imports
@@ -28,7 +28,7 @@ def train(
     /,
     folder: Annotated[Path, tyro.conf.arg(name="out", metavar="DIR")],
     overrides: Annotated[Overrides, tyro.conf.arg(name="")],
-    method: str = DEFAULT,
+    method: str | None = None,
     noise: Literal["directed", "symmetric", "pair-flip", "instance"] = "directed",
     noise_rate: float = 0.0,
     exact_noise: bool = False,
@@ -51,7 +51,8 @@ def train(
             hotel, 20newsgroups, a data set of the Hugging Face Hub (owner/name), or a folder
         folder: folder for the results
         overrides: replaces fields of the recipe
-        method: see `adaptivek methods`; parameters go behind a colon: "mkl:keep=0.7"
+        method: see `adaptivek methods`; parameters go behind a colon: "mkl:keep=0.7". Unless given label-posterior,
+            or label-memory with an audit
         noise: the kind of label noise that is added
         noise_rate: share of the training labels to flip
         exact_noise: flip exactly that share, instead of each label with that chance
@@ -71,6 +72,7 @@ def train(
     from ..experiments.spec import RunSpec
 
     recipe = dataclasses.replace(find_recipe(dataset, data_root, text, label), **overrides)
+    method = method or (DEFAULT if audit is None else DEFAULT_WITH_START)
     spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe, text=text, label=label)
     data = load_once(spec, data_root)
     start = None

@@ -48,6 +48,7 @@ from .vanilla import Vanilla as Vanilla
 from .vanilla_mkl import VanillaMKL as VanillaMKL
 
 DEFAULT = "label-posterior"  #: of `Selection`
+DEFAULT_WITH_START = "label-memory"  #: where the memory begins with predictions: it makes the most of them
 
 METHODS: dict[str, type[Method[Any]]] = {
     "oracle": Oracle,

@@ -86,10 +86,10 @@ def cross_predictions(task: Task, rounds: int, step: Step) -> Tensor:
 
 
 def train(task: Task, start: Tensor | None, step: Step) -> nn.Module:
-    """A fresh network on all rows: plainly, or by label memory, which begins with ``start`` and won the race for it."""
+    """A fresh network on all rows: plainly, or by the default method, whose memory begins with ``start``."""
     plan, rows = task.plan, len(task.data.labels)
     model = task.network(plan.seed).to(task.device)
-    criterion = Selection("vanilla") if start is None else Selection("label-memory", start=start, distributed=False)
+    criterion = Selection("vanilla") if start is None else Selection(start=start, distributed=False)
     criterion.to(task.device)
     labels = torch.from_numpy(task.data.labels).to(task.device)
     optimizer = make_optimizer(plan, [weight for weight in model.parameters() if weight.requires_grad])
