@@ -339,7 +339,7 @@ def audit_of_parquet_files() -> None:
     dist.barrier()
     with pytest.MonkeyPatch.context() as patch:
         made_parquet.small_batches(patch)
-        patch.setattr(held_out, "TREES", 10)
+        patch.setattr(held_out, "TREES", (10, 10))
         score, calls = scores._scored, []
         patch.setattr(scores, "_scored", lambda *given: (calls.append(given[4]), score(*given))[1])
         for name, label, model, rows in (("reviews", "stars", None, 600), ("table", "label", "trees", 1_500)):
