@@ -55,8 +55,8 @@ def test_three_rows_count_what_the_table_counts():
         loss = torch.zeros(8)
         batch = Batch(loss, loss, valid, valid.sum().float(), labels=labels)
         weights = torch.from_numpy(rng.random(8))
-        table = confusion.count_confusion(table, horizon, moved, batch, weights)
-        few = confusion.count_confusion(few, horizon, moved, batch, weights)
+        table = confusion.count_confusion(table, horizon, moved.argmax(-1), batch, weights)
+        few = confusion.count_confusion(few, horizon, moved.argmax(-1), batch, weights)
     agree = table.diagonal()
     torch.testing.assert_close(few, torch.stack([agree, table.sum(1) - agree, table.sum(0) - agree]))
 
@@ -69,7 +69,7 @@ def test_a_method_with_three_rows_is_the_same_alone_stacked_and_resumed(name, mo
         check(METHODS[name]())
 
 
-def test_fifty_thousand_classes_take_no_more_than_their_logits():
+def test_fifty_thousand_classes_take_a_few_numbers_each():
     criterion = adaptivek.Selection(classes=50_000)
     criterion(torch.randn(4, 50_000), torch.arange(4)).item()
-    assert sum(buffer.numel() for buffer in criterion.buffers()) < 4 * 50_000
+    assert sum(buffer.numel() for buffer in criterion.buffers()) < 7 * 50_000

@@ -22,11 +22,11 @@ def no_counts(classes: int) -> Tensor:
 
 
 def count_confusion(
-    confusion: Tensor, horizon: Tensor, moved: Tensor, batch: Batch, weights: Tensor | None = None
+    confusion: Tensor, horizon: Tensor, predicted: Tensor, batch: Batch, weights: Tensor | None = None
 ) -> Tensor:
-    """Counts of remembered class and observed label with this batch, each sample by its weight; older ones fade."""
+    """Counts of predicted class and observed label with this batch, each sample by its weight; older ones fade."""
     assert batch.labels is not None
-    predicted, labels, classes = moved.argmax(-1), batch.labels, moved.shape[-1]
+    labels, classes = batch.labels, confusion.shape[-1]
     added = (batch.valid if weights is None else batch.valid * weights).to(confusion.dtype)
     if confusion.shape[-2] == classes:
         places = predicted * classes + labels

@@ -76,7 +76,10 @@ class LabelMemory(Method[LabelMemoryState]):
         toward, far = torch.where(replaced.unsqueeze(-1), better, p), torch.where(replaced, trust, held_back)
         return Decision(
             batch.valid,
-            {"predictions": moved, "confusion": count_confusion(state.confusion, state.horizon, moved, batch)},
+            {
+                "predictions": moved,
+                "confusion": count_confusion(state.confusion, state.horizon, moved.argmax(-1), batch),
+            },
             targets=label + far.unsqueeze(-1) * (toward - label),
             confidence=torch.where(replaced, 0, 1 - held_back),
         )

@@ -108,11 +108,12 @@ class LabelPosterior(Method[LabelPosteriorState]):
         strength = self.strength * torch.maximum(few.square(), memorising)
         targets = (targets + strength * trust * pull(p, remembered)).clamp(0, 1)
 
-        confidence, found = moved.max(-1)
+        at_found = moved.argmax(-1, keepdim=True)
+        found, confidence = at_found.squeeze(-1), moved.gather(-1, at_found).squeeze(-1)
         counted = ((confidence >= thresholds(state.moments)[found]) & batch.valid).to(p.dtype)
         first = counted * ((visits > 0) & (visits <= FEW)).squeeze(-1)
         of_last_epoch = (batch.n_valid / state.horizon).clamp(max=1)
-        expected = counted * p.gather(-1, found.unsqueeze(-1)).squeeze(-1)
+        expected = (counted * p.gather(-1, at_found).squeeze(-1)).to(state.expected.dtype)
         believed = (posterior * label).sum(-1).clamp(0, 1)
         doubt = ((1 - believed) * batch.valid).sum(-1) / batch.n_valid.clamp(min=1)
         return Decision(
@@ -120,10 +121,8 @@ class LabelPosterior(Method[LabelPosteriorState]):
             {
                 "predictions": moved,
                 "visits": visits.squeeze(-1) + 1,
-                "confusion": count_confusion(state.confusion, state.horizon, moved, batch, counted),
-                "expected": ((1 - of_last_epoch) * state.expected).scatter_add(
-                    -1, found, expected.to(state.expected.dtype)
-                ),
+                "confusion": count_confusion(state.confusion, state.horizon, found, batch, counted),
+                "expected": ((1 - of_last_epoch) * state.expected).scatter_add(-1, found, expected),
                 "moments": count_moments(state.moments, found, confidence, batch.valid),
                 "early": state.early + torch.stack([(first * (found != batch.labels)).sum(-1), first.sum(-1)]),
                 "doubt": state.doubt + of_last_epoch * (doubt - state.doubt),
