@@ -35,7 +35,7 @@ import adaptivek
 from adaptivek.networks import make_model
 
 Step = Callable[[], None]
-METHODS = ("label-memory", "adaptive-k", "two-passes")
+METHODS = ("label-posterior", "label-memory", "adaptive-k", "two-passes")
 
 
 class Case(NamedTuple):
@@ -43,7 +43,7 @@ class Case(NamedTuple):
     model: Callable[[], nn.Module]
     inputs: Callable[[], Tensor]
     classes: int
-    rows: int | None = 60_000  # of the training set, where label memory has any
+    rows: int | None = 60_000  # of the training set, for methods that remember them
     bf16: bool = False  # on a GPU
     tokens: bool = False  # one sample for each token, not for each text
 
@@ -103,7 +103,8 @@ def make_step(case: Case, kind: str, device: torch.device, mode: str) -> Step:
     model, x = case.model().to(device), case.inputs().to(device)
     samples = x.numel() if case.tokens else len(x)
     y = torch.randint(case.classes, (samples,), device=device)
-    index = () if case.rows is None or kind != "label-memory" else (torch.randperm(case.rows, device=device)[:samples],)
+    remembers = case.rows is not None and kind in adaptivek.METHODS and adaptivek.METHODS[kind].uses_rows
+    index = (torch.randperm(case.rows, device=device)[:samples],) if remembers else ()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     # past warm-up from the first step; how many are kept makes no difference to the work
     criterion = (
@@ -193,7 +194,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", type=torch.device)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--modes", nargs="+", choices=("eager", "criterion", "compiled"), default=["eager"])
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS[:2]))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS[:3]))
     parser.add_argument("--seconds", type=float, default=3, help="about how long each line is measured")
     parser.add_argument("--here", action="store_true", help="one line, in this process")
     given = parser.parse_args()
