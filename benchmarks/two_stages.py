@@ -32,7 +32,7 @@ WAYS = {
     "plain": 0, "default": 0, "oracle": 0,
     "left-out": 1, "suggested": 1, "targets": 1, "two-stages": 1, "two-rounds": 2,
 }  # fmt: skip
-REAL = {"vanilla": "plain", "label-memory": "default", "oracle": "oracle"}  #: what benchmarks/real.py calls them
+REAL = {"vanilla": "plain", "label-posterior": "default", "oracle": "oracle"}  #: what benchmarks/real.py calls them
 TEXTS = tuple(f"text-bag/{data}/{rate}" for data in ("sarcasm", "hotel") for rate in (0.2, 0.4))
 POOL = ("labelme_amt", "product_pairs_amt", "weak_agnews", "cifar10n_worst", "cifar10n_aggregate")
 HELD_BACK = ("weak_trec", "weak_sms", "manifesto_crowd", "chnsenticorp_golden")

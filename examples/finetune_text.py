@@ -81,4 +81,4 @@ def train(name: str, data: Dataset, criterion: Selection | None = None) -> None:
 
 
 train("vanilla", data)
-train("selection", indexed(data), Selection("label-posterior", rows=len(data)))
+train("selection", indexed(data), Selection(rows=len(data)))
