@@ -21,6 +21,7 @@ METHODS = {
     "mean threshold": "adaptive-k:threshold=mean",
     "label memory": "label-memory",
     "label memory, quick": "label-memory:beta=0.5",
+    "label posterior": "label-posterior",
 }
 
 

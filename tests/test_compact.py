@@ -185,7 +185,7 @@ def test_what_does_not_fit_says_so_before_training(method, given, told, monkeypa
 def test_what_is_advised_fits(monkeypatch):
     monkeypatch.setattr(fitting, "available_bytes", lambda: 10**6)
     monkeypatch.setattr(fitting, "CHECKED_BYTES", 10**6)
-    with pytest.raises(MemoryError, match=r"With table_classes=4 it takes 0.8\d* MB"):
+    with pytest.raises(MemoryError, match=r"With table_classes=4 it takes 0.9\d* MB"):
         adaptivek.Selection(rows=40_000, classes=20)
     criterion = adaptivek.Selection(rows=40_000, classes=20, table_classes=4)
     assert 0.8e6 < fitting.number_of_bytes(criterion.memory.state) < 1e6
