@@ -207,13 +207,14 @@ def table(out: Path) -> str:
 
 
 def draw(sweep: str, out: Path, folder: Path) -> None:
-    """A panel for each data set: accuracy against the value, every seed a dot."""
+    """A panel for each data set that was run: accuracy against the value, every seed a dot."""
     from matplotlib import rcParams
     from matplotlib.figure import Figure
 
     rcParams["svg.hashsalt"] = sweep
-    figure = Figure(figsize=(11, 3.3), layout="constrained", facecolor="white")
-    for axes, dataset in zip(figure.subplots(1, len(DATASETS)), DATASETS, strict=True):
+    there = [dataset for dataset in DATASETS if points(sweep, dataset, out)]
+    figure = Figure(figsize=(1 + 3.4 * max(1, len(there)), 3.3), layout="constrained", facecolor="white")
+    for axes, dataset in zip(figure.subplots(1, max(1, len(there)), squeeze=False)[0], there, strict=False):
         found = points(sweep, dataset, out)
         for method, values in found.items():
             means = [100 * statistics.mean(seeds) for seeds in values.values()]
