@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adaptivek.experiments.report.claims import PAPER_SETTINGS, counted, paper_settings
+from adaptivek.experiments.report.names import named
 from adaptivek.experiments.report.paper import paper_figures
 from adaptivek.experiments.report.tables import (
     ADAPTIVE_K,
@@ -22,7 +23,7 @@ from adaptivek.experiments.report.tables import (
     median_gap_closed,
     rows,
 )
-from adaptivek.experiments.report.text import accuracy, gaps, markdown, named, rate_name, share
+from adaptivek.experiments.report.text import accuracy, gaps, markdown, rate_name, share
 from adaptivek.experiments.spec import PAPER_DATASETS, PAPER_METHODS, RECIPES
 from adaptivek.experiments.store import Result
 

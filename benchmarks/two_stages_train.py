@@ -20,7 +20,7 @@ from adaptivek import AuditResult, Selection
 from adaptivek.experiments.data import load as load_images
 from adaptivek.experiments.session import Session
 from adaptivek.experiments.spec import RECIPES, RunSpec
-from adaptivek.methods import DEFAULT, DEFAULT_WITH_START
+from adaptivek.methods import default
 from adaptivek.networks import make_model
 from adaptivek.support.device import find_device
 from adaptivek.support.streams import stream
@@ -101,7 +101,7 @@ class Real(Cell):
         labels, rows = self.labels, torch.arange(len(self.labels))
         criterion = make_criterion("vanilla", labels == self.gold, self.classes, 0.0, 1)
         if way in ("default", "oracle"):
-            method = {"default": DEFAULT, "oracle": "oracle"}[way]
+            method = {"default": default(False), "oracle": "oracle"}[way]
             criterion = make_criterion(method, labels == self.gold, self.classes, self.noise, 1)
         elif way == "left-out":
             rows = torch.from_numpy(np.flatnonzero(~audit.is_issue))
@@ -158,9 +158,9 @@ class Images(Cell):
         elif way == "suggested":
             labels = torch.from_numpy(audit.suggested_label)
         elif way == "default":
-            method = DEFAULT
+            method = default(False)
         elif way in ("two-stages", "two-rounds"):
-            method, start = DEFAULT_WITH_START, torch.from_numpy(audit.predictions)
+            method, start = default(True), torch.from_numpy(audit.predictions)
         elif way != "plain":
             raise ValueError(f"two_stages: ways must be others than {way} for cells of cifar10n")
         split = self.data._replace(x=self.x[rows.to(self.x.device)], y=labels[rows])

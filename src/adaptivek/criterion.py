@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .backend import checks
-from .backend.checks import has_values
 from .backend.cuda_graph import Function, Replay, replayable
 from .backend.distributed import ProcessGroup, for_averaging, gather, process_group
 from .backend.module import MethodModule
 from .backend.start import earlier_predictions
+from .backend.values import has_values
 from .method import Method, outputs
-from .methods import DEFAULT, DEFAULT_WITH_START, build
+from .methods import build, default
 from .step import HALF, IGNORE, Inputs, Loss, Outcome, begin_epoch, cross_entropy, remember, step_with_targets
 
 
@@ -42,8 +42,7 @@ class Selection(MethodModule):
 
     Args:
         method: a method such as ``AdaptiveK()``, or its name, with parameters if need be: ``"mkl"``,
-            ``"mkl:keep=0.7"``. Unless given it is label posterior, which does best in our comparison and needs no
-            warm-up, or with ``start`` label memory.
+            ``"mkl:keep=0.7"``. Unless given, label posterior, which needs no warm-up; with ``start``, label memory.
         warmup: steps of plain training before anything is left out.
         loss: gives one loss per sample from ``(output, target)``; cross-entropy unless told.
         weight: (classes,) class weights, as in ``nn.CrossEntropyLoss``. These three change what is learned, not how
@@ -83,8 +82,7 @@ class Selection(MethodModule):
         cuda_graph: bool = True,
         distributed: bool | ProcessGroup = True,
     ) -> None:
-        if method is None:
-            method = DEFAULT if start is None else DEFAULT_WITH_START
+        method = default(start is not None) if method is None else method
         if isinstance(method, str):
             method = build(method)
         if not isinstance(method, Method):
@@ -318,9 +316,8 @@ class Selection(MethodModule):
 
     def _from_logits(self, output: Tensor, target: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
         several = int(outputs(self.method) > 1)  # in an axis before all others, which stays
-        logits, rows = output, _flat(index)
-        if output.dim() > 2 + several:  # one sample for each token, or pixel
-            logits = output.movedim(1 + several, -1).flatten(several, -2)
+        flat, rows = output.dim() == 2 + several, _flat(index)  # else there is a sample for each token, or pixel
+        logits = output if flat else output.movedim(1 + several, -1).flatten(several, -2)
         if target.is_floating_point():
             return self._judge(Inputs(logits=logits, targets=target.movedim(1, -1).flatten(0, -2), rows=rows))
         return self._judge(Inputs(logits=logits, labels=target.flatten(), rows=rows))

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ..method import Method, judges, outputs
 from ..step import cross_entropy
-from .values import has_values as has_values
 
 
 def check_number(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import has_values
+from .values import has_values
 
 #: of a tensor to differentiate by, and of others: a scalar, and a vector to keep with it
 Function = Callable[..., tuple[Tensor, Tensor]]

@@ -11,7 +11,7 @@ import torch
 import tyro
 from rich.table import Table
 
-from ..methods import DEFAULT, DEFAULT_WITH_START
+from ..methods import default
 from ..support.modules import import_modules
 from ..support.terminal import out, progress_bar, trained_on
 from .imports import Imports
@@ -72,7 +72,7 @@ def train(
     from ..experiments.spec import RunSpec
 
     recipe = dataclasses.replace(find_recipe(dataset, data_root, text, label), **overrides)
-    method = method or (DEFAULT if audit is None else DEFAULT_WITH_START)
+    method = method or default(audit is not None)
     spec = RunSpec(dataset, method, noise, noise_rate, exact_noise, seed, reforward, recipe, text=text, label=label)
     data = load_once(spec, data_root)
     start = None

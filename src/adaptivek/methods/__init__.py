@@ -48,7 +48,6 @@ from .vanilla import Vanilla as Vanilla
 from .vanilla_mkl import VanillaMKL as VanillaMKL
 
 DEFAULT = "label-posterior"  #: of `Selection`
-DEFAULT_WITH_START = "label-memory"  #: where the memory begins with predictions: it makes the most of them
 
 METHODS: dict[str, type[Method[Any]]] = {
     "oracle": Oracle,
@@ -192,6 +191,11 @@ def build(text: str, noise_ratio: float | None = None) -> Method[Any]:
             raise ValueError(f"{name}: {item!r} is not a parameter of this method, which takes {takes}")
         values[key] = _parse(name, key, value, type(known[key]))
     return method(**values)
+
+
+def default(started: bool) -> str:
+    """What is used unless told; label memory makes the most of predictions that its memory begins with."""
+    return "label-memory" if started else DEFAULT
 
 
 def told_noise_ratio(text: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..spec import PAPER_DATASETS, PAPER_METHODS, PAPER_RATES
+from .names import named
 from .tables import ADAPTIVE_K, DEFAULT, MKL, ORACLE, VANILLA, Measure, Row, Setting
 
 #: what the paper counts, of its 28 settings
@@ -46,7 +47,7 @@ def claims(table: Sequence[Row], measure: Measure, method: str = ADAPTIVE_K, nam
 def claims_of_default(table: Sequence[Row], measure: Measure) -> list[Claim]:
     """What one would ask of the default method, counted likewise; no claims of the paper."""
     noisy = [row for row in table if row.setting.rate > 0]
-    own = DEFAULT.replace("-", " ").capitalize()
+    own = named(DEFAULT)
     rivals = {"Vanilla": VANILLA, "MKL": MKL, "Adaptive-k": ADAPTIVE_K}
     return [_claim(f"{own} beats {name}", _beats(noisy, DEFAULT, rival, measure)) for name, rival in rivals.items()]
 

@@ -13,8 +13,9 @@ from ..records import BINS, REACH, Detail, EpochRecord
 from ..spec import PAPER_DATASETS
 from ..store import Result
 from .figures import SEEDS, curve, dashes, epochs_of, method_keys, method_slot, shade_warmup, size
+from .names import named
 from .tables import ADAPTIVE_K, DEFAULT, MKL, VANILLA, Row
-from .text import named, setting_name
+from .text import setting_name
 
 if TYPE_CHECKING:
     from ...theory.fit import EpochFit

@@ -9,8 +9,9 @@ from ...pages import drawing as draw
 from ...pages.drawing import METHOD_COLOURS, MUTED, NARROW, SHADES, WIDE, Axes, Key, Panel, Picture
 from ..spec import PAPER_METHODS
 from ..store import Result
+from .names import named
 from .tables import ADAPTIVE_K, DEFAULT, Row, Setting, all_methods
-from .text import named, rate_name, setting_name
+from .text import rate_name, setting_name
 
 SEEDS = "The line is the mean over seeds, the band reaches from the lowest to the highest."
 

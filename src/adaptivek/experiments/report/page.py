@@ -16,6 +16,7 @@ from ..spec import Recipe
 from ..store import Result, Store
 from . import closeups, figures
 from .claims import PAPER_SETTINGS, counted, counted_of_default
+from .names import named
 from .tables import (
     ADAPTIVE_K,
     DEFAULT,
@@ -38,7 +39,6 @@ from .text import (
     NEEDS,
     gaps,
     markdown,
-    named,
     needed,
     notes,
     own_data,

@@ -15,9 +15,10 @@ from ..spec import PAPER_METHODS
 from ..store import Result
 from . import closeups, figures, verdicts
 from .claims import PAPER_SETTINGS, Claim, counted, paper_settings
+from .names import NAMES, named
 from .page import HERE, SHADES, Entry, accuracy_line, read
 from .tables import ADAPTIVE_K, DEFAULT, MKL, Row, all_methods, dataset_order, rows
-from .text import NAMES, named, setting_name
+from .text import setting_name
 from .verdicts import Verdict
 
 

@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from .claims import PAPER_SETTINGS, counted, counted_of_default, paper_settings
+from .names import named
 from .tables import Row, all_methods, ranked
-from .text import named, needed, own_data, rate_name, setting_name, short
+from .text import needed, own_data, rate_name, setting_name, short
 
 MOST_COLUMNS = 8  # of methods; more are rows
 MOST_NOTES = 5

@@ -13,14 +13,9 @@ from ...methods import METHODS, needs, passes
 from ...support.files import harmless, plain
 from ..store import Result
 from .claims import PAPER_SETTINGS, counted, counted_of_default
+from .names import NAMES, named
 from .tables import Failure, Measure, Row, Setting, Stat, all_methods, alone, current, median_gap_closed, method_of
 
-NAMES = {
-    "oracle": "Oracle", "vanilla": "Vanilla", "mkl": "MKL", "vanilla+mkl": "Vanilla+MKL", "adaptive-k": "Adaptive-k",
-    "label-memory": "Label memory", "label-posterior": "Label posterior", "elr": "ELR",
-    "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "imdb": "IMDB", "sarcasm": "Sarcasm",
-    "hotel": "Hotel reviews", "20newsgroups": "20 newsgroups", "digits": "Digits",
-}  # fmt: skip
 MEASURES: dict[Measure, str] = {"last": "last epoch", "best": "best epoch, chosen on the test set (the paper's way)"}
 COLUMNS = (
     "dataset", "noise", "noise_rate", "variant", "method", "seeds", "failed", "missing_seeds", "last_mean", "last_std",
@@ -29,14 +24,6 @@ COLUMNS = (
 )  # fmt: skip
 NEEDS = ("needs beyond plain training", "forwards per step", "backwards per step")
 LONGEST = 300  # characters of a failure that are shown
-
-
-def named(name: str) -> str:
-    """A method or data set as the paper writes it; parameters of a method in brackets."""
-    name, bracket, options = name.partition(" (")  # what was combined with a method
-    base, colon, rest = name.partition(":")
-    found = f"{NAMES.get(base, base)} ({rest})" if colon and base in NAMES else NAMES.get(name, name)
-    return plain(f"{found}{bracket}{options}")
 
 
 def setting_name(setting: Setting) -> str:
