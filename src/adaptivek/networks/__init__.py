@@ -77,6 +77,23 @@ class _Residual(nn.Module):
         return x + self.both(x)  # type: ignore[no-any-return]
 
 
+class _Largest(nn.Module):
+    """The largest value of each channel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.max_pool2d(x, x.shape[-2:])
+
+
+class _Layers(nn.Sequential):
+    """Layers one after the other. `Module.compile` leaves PyTorch's own `forward` alone, and would compile
+    only what our modules do inside of it; this one it compiles as a whole."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
 class _Scale(nn.Module):
     """Makes the logits smaller, without which a network that learns this fast is too confident."""
 
@@ -86,14 +103,14 @@ class _Scale(nn.Module):
 
 def resnet9(channels: int, classes: int) -> nn.Module:
     """A ResNet of nine layers for 32 x 32 images, made to train fast."""
-    return nn.Sequential(
+    return _Layers(
         _convolution(channels, 64),
         _convolution(64, 128, nn.MaxPool2d(2)),
         _Residual(128),
         _convolution(128, 256, nn.MaxPool2d(2)),
         _convolution(256, 512, nn.MaxPool2d(2)),
         _Residual(512),
-        nn.AdaptiveMaxPool2d(1),
+        _Largest(),
         nn.Flatten(),
         nn.Linear(512, classes, bias=False),
         _Scale(),
@@ -124,7 +141,7 @@ def resnet18(channels: int, classes: int) -> nn.Module:
     """ResNet-18 for 32 x 32 images: a 3 x 3 stem without pooling."""
     widths = [(64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)]
     blocks = [b for i, o, s in widths for b in (_Block(i, o, s), _Block(o, o, 1))]
-    return nn.Sequential(
+    return _Layers(
         nn.Conv2d(channels, 64, 3, 1, 1, bias=False),
         nn.BatchNorm2d(64),
         nn.ReLU(),
