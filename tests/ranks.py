@@ -30,6 +30,7 @@ import adaptivek
 from . import tiny
 from .ranks_audit import audit_of_parquet_files
 from .reference import ONE_EACH
+from .test_host_tables import tables_on_the_host
 
 ROWS, CLASSES = 200, 5
 CLEAN = torch.arange(ROWS) % 3 > 0
@@ -267,20 +268,6 @@ def accelerated() -> None:
     torch.testing.assert_close(found[3], found[1])
 
 
-def tables_on_the_host() -> None:
-    """To the last bit as where the criterion is; of rows that both ranks have, too."""
-    for text in ("label-memory", "label-posterior", "elr", "sat", "plc"):
-        for options in ({}, {"table_classes": 3}):
-            found, expected = make(text, table_device="cpu", **options), make(text, **options)
-            for step, sizes in enumerate(SIZES):
-                (x, y, index), mine = batch(step), part(sizes)
-                given = x[mine, :CLASSES].float(), y[mine], index[mine] % (40 if step % 2 else ROWS)
-                assert torch.equal(found(*given), expected(*given)), (text, step)
-                assert torch.equal(found.weights, expected.weights)
-            for one, other in zip(found.memory.state, expected.memory.state, strict=True):
-                assert torch.equal(one, other), text
-
-
 def broken_use_stops_every_rank() -> None:
     with pytest.raises(ValueError, match=r"index must be given on every rank or on none, got it on ranks \[1\]"):
         make("vanilla").reduce(torch.rand(3), index=torch.arange(3) if dist.get_rank() else None)
@@ -338,8 +325,8 @@ def lightning_and_hugging_face() -> None:
 
 CHECKS = (
     every_method_step_by_step, a_class_lost_on_one_rank_is_lost_on_all, tokens_and_masks, one_big_batch, windows,
-    sharded, resumed, accelerated, tables_on_the_host, broken_use_stops_every_rank, compiled_with_a_break,
-    lightning_and_hugging_face, audit_of_parquet_files,
+    sharded, resumed, accelerated, broken_use_stops_every_rank, compiled_with_a_break, lightning_and_hugging_face,
+    tables_on_the_host, audit_of_parquet_files,
 )  # fmt: skip
 
 

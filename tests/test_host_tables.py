@@ -8,9 +8,9 @@ import pickle
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import adaptivek
-from adaptivek import testing
 from adaptivek.backend import host
 from adaptivek.methods import METHODS
 from adaptivek.step import IGNORE, Inputs, Loss
@@ -42,12 +42,12 @@ def batch(seed: int, repeated: bool = False) -> tuple[torch.Tensor, torch.Tensor
     return torch.randn(SIZE, CLASSES, generator=generator) * 2, labels, rows
 
 
-def step(criterion: adaptivek.Selection, seed: int) -> list[torch.Tensor]:
-    """Loss, gradient and decisions of a batch; an epoch has three."""
+def step(criterion: adaptivek.Selection, seed: int, mine: slice = slice(None)) -> list[torch.Tensor]:
+    """Loss, gradient and decisions of a batch, or of a rank's part of it; an epoch has three."""
     if seed % 3 == 0 and criterion.method.needs_epochs:
         method = criterion.method
         criterion.start_epoch(seed // 3, swept(method, ROWS, seed, CLASSES) if method.full_pass else None)
-    logits, labels, rows = batch(seed, repeated=seed % 2 == 1)
+    logits, labels, rows = (part[mine] for part in batch(seed, repeated=seed % 2 == 1))
     logits.requires_grad_()
     loss = criterion(answered(criterion.method, logits), labels, rows)
     return [loss.detach(), *torch.autograd.grad(loss, logits), criterion.weights, criterion.confidence]
@@ -60,9 +60,11 @@ def same(found: adaptivek.Selection, expected: adaptivek.Selection) -> None:
         assert torch.equal(one, other)
 
 
-def same_steps(found: adaptivek.Selection, expected: adaptivek.Selection, seeds: range) -> None:
+def same_steps(
+    found: adaptivek.Selection, expected: adaptivek.Selection, seeds: range, mine: slice = slice(None)
+) -> None:
     for seed in seeds:
-        for one, other in zip(step(found, seed), step(expected, seed), strict=True):
+        for one, other in zip(step(found, seed, mine), step(expected, seed, mine), strict=True):
             assert torch.equal(one, other)
     same(found, expected)
 
@@ -157,9 +159,10 @@ def test_what_a_step_wrote_is_there_for_whoever_reads_it():
         assert torch.equal(found.state_targets, expected.state_targets)
 
 
+@pytest.mark.parametrize("assign", [False, True])
 @pytest.mark.parametrize("options", [{}, {"table_classes": 3}])
 @pytest.mark.parametrize("name", ["label-memory", "label-posterior", "elr", "sat"])
-def test_checkpoints_go_from_the_one_to_the_other(name, options):
+def test_checkpoints_go_from_the_one_to_the_other(name, options, assign):
     """Stopped in mid-run and gone on with, whichever of them saved and whichever loads."""
     whole = make(name, **options)
     same_steps(make(name, **options), whole, range(12))
@@ -170,7 +173,7 @@ def test_checkpoints_go_from_the_one_to_the_other(name, options):
             step(loading, seed + 50)  # what is loaded must not be spoilt by what is on its way
         file = io.BytesIO()
         torch.save(saving.state_dict(), file)
-        loading.load_state_dict(torch.load(io.BytesIO(file.getvalue()), weights_only=True), assign=second == "cpu")
+        loading.load_state_dict(torch.load(io.BytesIO(file.getvalue()), weights_only=True), assign=assign)
         for seed in range(5, 12):
             step(loading, seed)
         same(loading, whole)
@@ -223,18 +226,67 @@ def test_other_devices_are_refused(device):
 def test_compiled_it_is_refused_before_anything_is_remembered(fullgraph):
     torch.compiler.reset()
     found, expected = pair("label-memory")
-    with pytest.raises(Exception, match="table_device must be None for a step that is compiled or captured"):
+    with pytest.raises(
+        Exception, match="table_device must be None for a step that is compiled, transformed or captured"
+    ):
         torch.compile(found, backend="eager", fullgraph=fullgraph)(*batch(0))
+    logits, *others = batch(0)
+    with pytest.raises(RuntimeError, match="table_device must be None for a step that is compiled, transformed or"):
+        torch.func.grad(lambda x: found(x, *others))(logits)
     same_steps(found, expected, range(4))
 
 
-def test_two_ranks_are_one_process(monkeypatch):
-    monkeypatch.setattr(
-        testing, "Selection", lambda *args, **options: adaptivek.Selection(*args, table_device="cpu", **options)
-    )
-    assert testing._make(adaptivek.ELR())._on_host
-    for method in (adaptivek.LabelMemory(), adaptivek.PLC()):
-        testing.check_ranks(method)
+def tables_on_the_host() -> None:
+    """The same on two ranks, of which one may have nothing; run by `ranks`."""
+    for name in PACKED:
+        for options in ({}, {"table_classes": 3}):
+            found, expected = pair(name, **options)
+            for turn, cut in enumerate((8, 5, SIZE)):
+                mine = slice(cut) if dist.get_rank() == 0 else slice(cut, None)
+                same_steps(found, expected, range(4 * turn, 4 * turn + 4), mine)
+            assert found.tally.last_seen > SIZE / 2, "the other rank's samples are missing"
+
+
+def on_gpu(seed: int) -> tuple[torch.Tensor, ...]:
+    return tuple(part.cuda() for part in batch(seed, repeated=seed % 2 == 1))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [{}, {"table_classes": 3}])
+@pytest.mark.parametrize("name", PACKED)
+def test_on_a_gpu_it_is_as_with_the_tables_there(name, options):
+    found, expected = make(name, table_device="cpu", **options).cuda(), make(name, cuda_graph=False, **options).cuda()
+    for seed in range(30):
+        if seed % 3 == 0:
+            for criterion in (found, expected):
+                criterion.start_epoch(seed // 3)
+        logits, labels, rows = on_gpu(seed)
+        loss = found(logits, labels, rows.cpu() if seed < 20 else rows)
+        torch.testing.assert_close(loss, expected(logits, labels, rows), rtol=1e-3, atol=1e-4)
+    table = found.method.tables[-1]
+    assert not getattr(found.memory.state, table).is_cuda
+    if not options:
+        torch.testing.assert_close(
+            getattr(found.memory.state, table), getattr(expected.memory.state, table).cpu(), rtol=1e-3, atol=1e-4
+        )
+    again = make(name, table_device="cpu", **options)
+    again.load_state_dict(expected.state_dict(), assign=True)
+    assert not getattr(again.memory.state, table).is_cuda
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_no_step_waits_for_what_the_device_has_to_do():
+    """But for the step before, which no debug mode calls waiting; and for row numbers that are on the device."""
+    criterion = make("label-posterior", table_device="cpu").cuda()
+    given = [on_gpu(seed) for seed in range(9)]
+    given = [(logits.requires_grad_(), labels, rows.cpu()) for logits, labels, rows in given]
+    for number, one in enumerate(given):
+        torch.cuda.set_sync_debug_mode("error" if number > 2 else "default")  # the first looks at values
+        try:
+            criterion(*one).backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert criterion.tally.step == 9
 
 
 def test_each_row_is_lent_once():

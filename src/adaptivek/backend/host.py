@@ -38,8 +38,8 @@ def check_eager(inputs: Inputs) -> None:
     assert x is not None
     if not has_values(x):
         raise RuntimeError(
-            'Selection: table_device must be None for a step that is compiled or captured, got table_device="cpu": '
-            "the host looks up the rows; compile the model alone"
+            "Selection: table_device must be None for a step that is compiled, transformed or captured, got "
+            'table_device="cpu": the host looks up the rows; compile the model alone'
         )
 
 
