@@ -3,13 +3,16 @@
     OMP_NUM_THREADS=1 python benchmarks/step_overhead.py
     python benchmarks/step_overhead.py --device cuda
     python benchmarks/step_overhead.py --device cuda --modes compiled --cases cnn-256 resnet18
+    python benchmarks/step_overhead.py --device cuda --on-host --cases resnet18 classes-1000
 
 The contestants take turns, block by block, in one run; each ratio is between neighbouring blocks, and its median is
 printed with the range that holds the middle half. "plain again" is plain cross-entropy against itself: what the
 measurement cannot tell apart. Compiled is the whole step, or in the mode "criterion" the criterion alone. "two-passes"
 is the way of the authors' notebook: losses to the host, then the kept samples, here six in ten, through the network
-again. Each line is measured in a process of its own, so that one that dies takes no other with it. On one CPU thread
-it is the process's own time that counts, since others may use the machine.
+again. With --on-host, methods that remember rows take part a second time, with their tables on the host and row numbers
+on the CPU; the ratio is then to the same method with all of it on the device. Each line is measured in a process of its
+own, so that one that dies takes no other with it. On one CPU thread it is the process's own time that counts, since
+others may use the machine.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ from adaptivek.networks import make_model
 
 Step = Callable[[], None]
 METHODS = ("label-posterior", "label-memory", "adaptive-k", "two-passes")
+REMEMBERING = METHODS[:2]
+ON_HOST = " on host"  # after the name of a method
 
 
 class Case(NamedTuple):
@@ -100,15 +105,18 @@ CASES = {
 
 def make_step(case: Case, kind: str, device: torch.device, mode: str) -> Step:
     torch.manual_seed(0)
+    on_host, kind = kind.endswith(ON_HOST), kind.removesuffix(ON_HOST)
     model, x = case.model().to(device), case.inputs().to(device)
     samples = x.numel() if case.tokens else len(x)
     y = torch.randint(case.classes, (samples,), device=device)
-    remembers = case.rows is not None and kind in adaptivek.METHODS and adaptivek.METHODS[kind].uses_rows
-    index = (torch.randperm(case.rows, device=device)[:samples],) if remembers else ()
+    rows = torch.randperm(case.rows or samples)[:samples]
+    index = (rows if on_host else rows.to(device),) if case.rows and kind in REMEMBERING else ()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     # past warm-up from the first step; how many are kept makes no difference to the work
     criterion = (
-        adaptivek.Selection(kind, warmup=0, rows=case.rows, classes=case.classes).to(device)
+        adaptivek.Selection(
+            kind, warmup=0, rows=case.rows, classes=case.classes, table_device="cpu" if on_host else None
+        ).to(device)
         if kind in adaptivek.METHODS
         else None
     )
@@ -167,11 +175,16 @@ def measure(case: Case, methods: list[str], mode: str, device: torch.device, sec
     return times
 
 
+def compared(kind: str) -> str:
+    """With whom a contestant is."""
+    return kind.removesuffix(ON_HOST) if kind.endswith(ON_HOST) else "plain"
+
+
 def summary(times: dict[str, list[float]]) -> dict[str, str]:
-    """Milliseconds of the plain step, and of each contestant the ratio to it, as text."""
+    """Milliseconds of the plain step, and of each contestant the ratio to whom it is compared with, as text."""
     found = {"plain": f"{1000 * statistics.median(times['plain']):.2f} ms"}
     for kind in times.keys() - {"plain"}:
-        ratios = [t / p for t, p in zip(times[kind], times["plain"], strict=True)]
+        ratios = [t / p for t, p in zip(times[kind], times[compared(kind)], strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
         found[kind] = f"{middle:.3f} ({low:.3f} to {high:.3f})"
     return found
@@ -182,6 +195,7 @@ def in_a_process(case: str, mode: str, given: argparse.Namespace) -> dict[str, s
     methods = [method for method in given.methods if (method, mode) != ("two-passes", "compiled")]
     command = [sys.executable, __file__, "--cases", case, "--modes", mode, "--methods", *methods, "--here"]
     command += ["--device", str(given.device), "--seconds", str(given.seconds)]
+    command += ["--on-host"] if given.on_host else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return f"ended with {done.returncode}: {(done.stderr.strip().splitlines() or ['nothing said'])[-1]}"
@@ -196,17 +210,24 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", choices=("eager", "criterion", "compiled"), default=["eager"])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS[:3]))
     parser.add_argument("--seconds", type=float, default=3, help="about how long each line is measured")
+    parser.add_argument("--on-host", action="store_true", help="with tables on the host too; eager")
     parser.add_argument("--here", action="store_true", help="one line, in this process")
     given = parser.parse_args()
+    if given.on_host and given.modes != ["eager"]:
+        parser.error("--on-host goes with --modes eager alone: such a step cannot be compiled")
     if given.here:
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         torch.set_float32_matmul_precision("high")
-        times = measure(CASES[given.cases[0]], given.methods, given.modes[0], given.device, given.seconds)
+        case, methods = CASES[given.cases[0]], given.methods
+        if given.on_host:
+            methods = [*methods, *(method + ON_HOST for method in methods if case.rows and method in REMEMBERING)]
+        times = measure(case, methods, given.modes[0], given.device, given.seconds)
         print(json.dumps(summary(times)))
         return
     name = torch.cuda.get_device_name() if given.device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    console, columns = Console(width=140), [*given.methods, "plain again"]
-    table = Table("step", "mode", "plain", *(f"{column} / plain" for column in columns))
+    twice = [method + ON_HOST for method in given.methods if given.on_host and method in REMEMBERING]
+    console, columns = Console(width=140), [*given.methods, *twice, "plain again"]
+    table = Table("step", "mode", "plain", *(f"{column} / {compared(column)}" for column in columns))
     for case in given.cases:
         for mode in given.modes:
             found = in_a_process(case, mode, given)

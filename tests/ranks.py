@@ -30,6 +30,7 @@ import adaptivek
 from . import tiny
 from .ranks_audit import audit_of_parquet_files
 from .reference import ONE_EACH
+from .test_host_tables import tables_on_the_host
 
 ROWS, CLASSES = 200, 5
 CLEAN = torch.arange(ROWS) % 3 > 0
@@ -325,7 +326,7 @@ def lightning_and_hugging_face() -> None:
 CHECKS = (
     every_method_step_by_step, a_class_lost_on_one_rank_is_lost_on_all, tokens_and_masks, one_big_batch, windows,
     sharded, resumed, accelerated, broken_use_stops_every_rank, compiled_with_a_break, lightning_and_hugging_face,
-    audit_of_parquet_files,
+    tables_on_the_host, audit_of_parquet_files,
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from .backend.start import earlier_predictions
 from .backend.values import has_values
 from .method import Method, outputs
 from .methods import build, default
-from .step import HALF, IGNORE, Inputs, Loss, Outcome, begin_epoch, cross_entropy, remember, step_with_targets
+from .step import HALF, IGNORE, Inputs, Loss, Outcome, begin_epoch, cross_entropy
 
 
 class _LastBatch:
@@ -54,6 +54,8 @@ class Selection(MethodModule):
         classes: number of classes, taken from the first logits unless given. To be compiled a criterion needs it.
         table_classes: how many classes of each row, the highest, methods that remember samples keep a number for,
             beside the mean of the rest; all of them unless given, or 12 where all would be over 64 and over 256 MB.
+        table_device: "cpu" keeps their tables in the host's memory while the rest is on a GPU; with the rest unless
+            given. Leave ``index`` on the CPU then.
         clean: which training rows have a clean label; for `Oracle` alone.
         start: the result of an audit, or probabilities (rows, classes): predictions that the memory begins with, for
             methods that remember them. Of a row of zeros nothing is known yet.
@@ -77,6 +79,7 @@ class Selection(MethodModule):
         rows: int | None = None,
         classes: int | None = None,
         table_classes: int | None = None,
+        table_device: str | torch.device | None = None,
         clean: Tensor | None = None,
         start: Any = None,
         cuda_graph: bool = True,
@@ -109,9 +112,11 @@ class Selection(MethodModule):
         if start is not None:
             start = earlier_predictions("Selection", method, getattr(start, "predictions", start), rows, classes)
             rows, classes = start.shape
+        if table_device is not None and str(table_device) != "cpu":
+            raise ValueError(f'Selection: table_device must be None or "cpu", got {table_device!r}')
         if not isinstance(distributed, (bool, ProcessGroup)):
             raise TypeError(f"Selection: distributed must be True, False or a process group, got {distributed!r}")
-        super().__init__(method, warmup, window, rows, classes, clean, table_classes, start)
+        super().__init__(method, warmup, window, rows, classes, clean, table_classes, start, table_device is not None)
         self.loss, self.ignore_index, self.label_smoothing = loss, ignore_index, label_smoothing
         self.cuda_graph, self._replay, self.distributed = cuda_graph, Replay(), distributed
         self.register_buffer("weight", weight, persistent=False)
@@ -197,14 +202,13 @@ class Selection(MethodModule):
         self._report()
         self._told_epoch = True
         if self._state_type is not None:  # else there is nothing yet that an epoch could change
-            full_pass = None if full_pass is None else full_pass.detach().float().to(self.tally_nonfinite.device)
+            full_pass = None if full_pass is None else full_pass.detach().float()
             begin_epoch(self.method, self.memory, epoch, full_pass)
 
     def train_plainly(self, steps: int) -> None:
         """Leave nothing out for so many steps from now on. Does not wait for the device."""
         checks.check_number("Selection", "steps", steps, 0, whole=True)
-        tally = self.memory.tally
-        tally.plain_until.copy_(tally.step + steps)
+        self.tally.plain_until.copy_(self.tally.step + steps)
 
     @property
     def takes_logits(self) -> bool:
@@ -239,8 +243,7 @@ class Selection(MethodModule):
         if self._state_type is None:
             return float("nan")
         self._report()
-        tally = self.memory.tally
-        return 1 - float(tally.recent_confidence / tally.recent_seen)
+        return 1 - float(self.tally.recent_confidence / self.tally.recent_seen)
 
     @property
     def threshold(self) -> float | None:
@@ -251,8 +254,7 @@ class Selection(MethodModule):
     @property
     def kept_share(self) -> float:
         """Mean weight of the samples of the last batch, over all ranks. Waits for the device."""
-        tally = self.memory.tally
-        return float(tally.last_kept / tally.last_seen)
+        return float(self.tally.last_kept / self.tally.last_seen)
 
     def extra_repr(self) -> str:
         return f"{self.method}, warmup={self.warmup}"
@@ -281,7 +283,7 @@ class Selection(MethodModule):
         if not self.training:
             return
         if self.method.needs_epochs and not self._told_epoch:
-            self._told_epoch = int(self.memory.tally.epoch) >= 0  # from a checkpoint
+            self._told_epoch = int(self.tally.epoch) >= 0  # from a checkpoint
         checks.check_given("Selection", self.method, shape, mask, index, self.rows, self._told_epoch)
         if index is not None and self.method.tables and self.rows and not self._looked_at_rows and has_values(index):
             checks.check_rows("Selection", index, self.rows)
@@ -296,7 +298,7 @@ class Selection(MethodModule):
 
     def _run(self, function: Function, shape: torch.Size, x: Tensor, *others: Tensor | None) -> Tensor:
         self._move_to(x.device)
-        if self.cuda_graph and replayable(x) and process_group(self.distributed) is None:
+        if self.cuda_graph and replayable(x) and process_group(self.distributed) is None and not self._on_host:
             loss, decided = self._replay(function, self._replay_key(), x, *others)
         else:
             loss, decided = function(x, *others)
@@ -335,9 +337,7 @@ class Selection(MethodModule):
         group, mine = process_group(self.distributed), slice(None)
         if group is not None:
             inputs, mine = gather(group, inputs)
-        memory, options = self.memory, Loss(self.weight, self.label_smoothing)
-        loss, outcome, targets = step_with_targets(self.method, memory, inputs, loss=options, window=self.window)
-        remember(self.method, memory, outcome)
+        loss, outcome, targets = self._advance(inputs, Loss(self.weight, self.label_smoothing))
         return loss if group is None else for_averaging(loss, group), outcome, targets, mine
 
     def _replay_key(self) -> Hashable:

@@ -52,6 +52,8 @@ class Inputs(NamedTuple):
     targets: Tensor | None = None  #: (B, classes) class probabilities, in place of labels
     mask: Tensor | None = None  #: (B,) bool: what counts
     rows: Tensor | None = None  #: (B,) row numbers
+    #: (B,) where their entries are, in tables that hold those of the batch alone; -1: there is no such row
+    places: Tensor | None = None
 
 
 class Loss(NamedTuple):
@@ -96,7 +98,7 @@ class Outcome(NamedTuple):
     tally: Tally  #: the next one
     update: Mapping[str, Tensor]  #: fields of the state that change; of tables, the entries of the batch's rows
     moves: Tensor  #: (B,) bool: whose entries do
-    rows: Tensor | None  #: (B,) where they are
+    places: Tensor | None  #: (B,) where they are
 
 
 def check_task(method: Method[Any], task: Task) -> None:
@@ -149,9 +151,9 @@ def step_with_targets(
 ) -> tuple[Tensor, Outcome, Tensor | None]:
     """The same, and (B, classes) what is learned in place of the observed labels, if anything."""
     tally, state, loss = memory.tally, memory.state, loss or Loss()
-    rows, known = _known_rows(method, state, inputs.rows)
-    batch, counted, log_probs = _batch(inputs, rows, known)
-    decision = method.step(_entries(method, state, batch), batch)
+    places, known = _known_rows(method, state, inputs.rows if inputs.places is None else inputs.places)
+    batch, counted, log_probs = _batch(inputs, places if inputs.places is None else inputs.rows, known)
+    decision = method.step(_entries(method, state, batch, places), batch)
     with torch.no_grad():
         selecting = (tally.step >= tally.plain_until) & (batch.n_valid > 0)
         weights = _where(selecting, decision.weights, batch)
@@ -189,7 +191,7 @@ def step_with_targets(
             name: value.detach() if name in method.tables else torch.where(selecting, value, getattr(state, name))
             for name, value in (decision.update or {}).items()
         }
-    outcome = Outcome(losses, weights, confidence, tally, update, selecting & batch.valid, rows)
+    outcome = Outcome(losses, weights, confidence, tally, update, selecting & batch.valid, places)
     return means.sum(-1) if several else means, outcome, targets
 
 
@@ -203,15 +205,18 @@ def remember(method: Method[Any], memory: Memory, outcome: Outcome) -> None:
             old = getattr(memory.state, name)
             if name not in method.tables:
                 old.copy_(new)
-            elif outcome.rows is not None:
-                tables.write(old, outcome.rows, new, outcome.moves)
+            elif outcome.places is not None:
+                tables.write(old, outcome.places, new, outcome.moves)
 
 
 def begin_epoch(method: Method[Any], memory: Memory, epoch: int, full_pass: Tensor | None = None) -> None:
     """Tell a method that an epoch begins, and write what it makes of that into ``memory``, in place."""
     memory.tally.epoch.fill_(epoch)
     if bool(memory.tally.step >= memory.tally.plain_until):
-        state = method.start_epoch(memory.state, epoch, full_pass)
+        # all of it where the tables are, which may be the host while the rest is on a GPU
+        home = getattr(memory.state, method.tables[0]).device if method.tables else memory.tally.epoch.device
+        state = type(memory.state)(*(x.to(home) for x in memory.state))
+        state = method.start_epoch(state, epoch, None if full_pass is None else full_pass.to(home))
         for old, new in zip(memory.state, state, strict=True):
             old.copy_(new)
 
@@ -239,14 +244,14 @@ def _known_rows(method: Method[Any], state: Any, rows: Tensor | None) -> tuple[T
     return found, found == rows
 
 
-def _entries(method: Method[Any], state: Any, batch: Batch) -> Any:
-    """The state as a method sees it: of its tables, the entries of the batch's rows."""
+def _entries(method: Method[Any], state: Any, batch: Batch, places: Tensor | None) -> Any:
+    """The state as a method sees it: of its tables, the entries of the batch's rows, which are at ``places``."""
     classes = 0 if batch.logits is None else batch.logits.shape[-1]
 
     def entry(name: str, value: Tensor) -> Tensor | None:
         if name not in method.tables:
             return opaque(value)
-        return None if batch.rows is None else tables.read(value, batch.rows, classes)
+        return None if places is None else tables.read(value, places, classes)
 
     kind = type(state)  # PyTorch's compiler knows the fields of a class before it knows those of an object
     return kind(*(entry(name, value) for name, value in zip(kind._fields, state, strict=True)))

@@ -27,6 +27,10 @@ def gather(group: ProcessGroup, inputs: Inputs) -> tuple[Inputs, slice]:
 
     Their parts may differ in size, or be empty; all of them must call this.
     """
+    if inputs.rows is not None:  # they may be on the host still
+        values = inputs.losses if inputs.logits is None else inputs.logits
+        assert values is not None
+        inputs = inputs._replace(rows=inputs.rows.to(values.device))
     batch = _columns(inputs)
     number = len(batch[0])
     here = torch.tensor([number, inputs.rows is not None], device=batch[0].device)

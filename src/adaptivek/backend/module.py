@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..method import Method, Task, describe
-from ..step import Memory, Tally, check_task, start
-from . import fitting, saved
+from ..step import Inputs, Loss, Memory, Outcome, Tally, check_task, remember, start, step_with_targets
+from . import fitting, host, saved
 
 OWN = ("tally_", "state_")  # how the names of the buffers begin
 
@@ -33,12 +34,15 @@ class MethodModule(nn.Module):
         clean: Tensor | None,
         table_classes: int | None,
         start: Tensor | None = None,
+        on_host: bool = False,
     ) -> None:
         super().__init__()
         self.method, self.warmup, self.window = method, warmup, window
         self.rows, self.classes, self._clean, self.table_classes = rows, classes, clean, table_classes
         self._state_type: type[Any] | None = None
         self._reported = False
+        self._on_host = tuple(f"state_{name}" for name in method.tables) if on_host else ()  # buffers that stay there
+        self._late: host.Late | None = None  # what their last step has not yet written into them
         if classes is not None or not method.needs_classes:
             self._begin(classes, start)
         else:
@@ -50,23 +54,55 @@ class MethodModule(nn.Module):
         """Make what is remembered, once the number of classes is known."""
         self.classes = classes
         task = Task(self._clean, self.rows, classes, predictions=predictions)
-        memory = start(self.method, task, self.warmup, self.table_classes)
+        with torch.device("cpu") if self._on_host else nullcontext():  # where the default device is another
+            memory = start(self.method, task, self.warmup, self.table_classes)
         found = {
             prefix + name: x for prefix, part in zip(OWN, memory, strict=True) for name, x in part._asdict().items()
         }
         for name, value in found.items():
-            self.register_buffer(name, value)
+            self.register_buffer(name, value.cpu() if name in self._on_host else value)
         self._names = tuple(found)
         self._state_type = type(memory.state)
 
     @property
     def memory(self) -> Memory:
         """The buffers, in the form that `train_step` takes."""
+        tally = self.tally
+        assert self._state_type is not None
+        self._settle()
+        values: list[Any] = [self._buffers[name] for name in self._names[len(tally) :]]
+        return Memory(tally, self._state_type(*values))
+
+    @property
+    def tally(self) -> Tally:
+        """That part of the memory which all methods share. Unlike the rest of it, nobody ever waits for it."""
         if self._state_type is None:
             raise RuntimeError("Selection: classes must be given to use this before the first step")
-        values: list[Any] = [self._buffers[name] for name in self._names]
-        shared = len(Tally._fields)
-        return Memory(Tally(*values[:shared]), self._state_type(*values[shared:]))
+        values: list[Any] = [self._buffers[name] for name in self._names[: len(Tally._fields)]]
+        return Tally(*values)
+
+    def _advance(self, inputs: Inputs, loss: Loss) -> tuple[Tensor, Outcome, Tensor | None]:
+        """Make a step and remember it: the loss to minimise, what was decided, and what is learned for the labels."""
+        if self._on_host:
+            host.check_eager(inputs)  # before anything waits
+        memory = self.memory
+        block, inputs, rows = host.lend(self.method, memory, inputs) if self._on_host else (memory, inputs, None)
+        value, outcome, targets = step_with_targets(self.method, block, inputs, loss=loss, window=self.window)
+        remember(self.method, block, outcome)
+        if rows is not None:
+            written = tuple(name for name in self.method.tables if name in outcome.update)
+            self._late = host.take_back(written, memory, block, rows)
+        return value, outcome, targets
+
+    def _settle(self) -> None:
+        """Have what the last step wrote into tables on the host stand there."""
+        if self._late is not None:
+            late, self._late = self._late, None
+            late.write()
+
+    def __getstate__(self) -> Any:
+        self._settle()
+        return super().__getstate__()  # type: ignore[no-untyped-call]
 
     def get_extra_state(self) -> Tensor:
         return saved.pack(self._settings())
@@ -87,10 +123,15 @@ class MethodModule(nn.Module):
             saved.check(self._settings(), found)
             if self._state_type is None and found.get("classes") is not None:
                 self._begin(found["classes"])
+        self._settle()
         super()._load_from_state_dict(state_dict, prefix, *args)
+        for name in self._on_host:  # load_state_dict(..., assign=True) takes tensors from where they are
+            if name in self._buffers:
+                setattr(self, name, self.get_buffer(name).cpu())
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         self._report()
+        self._settle()
         super()._save_to_state_dict(destination, prefix, keep_vars)
 
     def _report(self) -> None:
@@ -114,12 +155,20 @@ class MethodModule(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> MethodModule:
         # .half() on a model that holds this module must not make moving averages that cannot move
         before = dict(self.named_buffers(recurse=False))
+        staying = [before.pop(name) for name in self._on_host if name in before]
+
+        def move(x: Tensor) -> Tensor:
+            return x if any(x is table for table in staying) else fn(x)
+
         try:
-            super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+            super()._apply(move, recurse)  # type: ignore[no-untyped-call]
         except torch.cuda.OutOfMemoryError as error:
             task = Task(self._clean, self.rows, self.classes)
             needed = fitting.number_of_bytes(before.values())
-            raise MemoryError(fitting.too_much(self.method, task, needed, None)) from error
+            text = fitting.too_much(self.method, task, needed, None)
+            if self.method.tables and self.rows and not self._on_host:
+                text += '. With table_device="cpu" the tables stay in the memory of the host'
+            raise MemoryError(text) from error
         for name, old in before.items():
             new = self.get_buffer(name)
             if new.dtype != old.dtype:

@@ -71,7 +71,7 @@ class Accumulation:
     @torch.no_grad()
     def share(self) -> Tensor:
         """The share of the last micro-batch in all that was kept so far; shrinks the gradients to the rest."""
-        weight = self.criterion.memory.tally.last_norm
+        weight = self.criterion.tally.last_norm
         total = self._total + weight
         share = weight / (total + (total == 0))
         gradients = [p.grad for p in self.parameters if p.grad is not None]
