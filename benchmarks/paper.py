@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import paper_stages
 import paper_tables
 import sensitivity
 import text_recipes
@@ -126,6 +127,7 @@ def texts() -> dict[str, str]:
         "figures": paper_tables.figures(results),
         "plain": paper_tables.plain(results, ruled, {name: held_out_peaks(name) for name in PAPER_DATASETS}),
         "sensitivity": sensitivity.section(sensitivity.OUT, PAGE.parent),
+        "stages": paper_stages.section(paper_stages.OUT, FIXED),
         **paper_tables.tables(results),
         "missing": paper_tables.missing(results),
     }

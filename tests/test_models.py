@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from adaptivek.networks import MODELS, make_model
 
@@ -28,3 +29,18 @@ def test_networks_give_logits_and_gradients(name):
     model = make_model(name, inputs, 7)
     F.cross_entropy(model(x), torch.arange(4)).backward()
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", ["resnet9", "resnet18"])
+def test_a_large_network_is_compiled_as_one_graph(name):
+    model, graphs = make_model(name, 3, 10), []
+
+    def backend(graph, inputs):
+        graphs.append(sum(node.target is torch.conv2d for node in graph.graph.nodes))
+        return graph.forward
+
+    torch.compiler.reset()
+    model.compile(backend=backend)
+    x = torch.randn(2, 3, 32, 32)
+    assert torch.equal(model(x), model.forward(x))
+    assert graphs == [sum(isinstance(module, nn.Conv2d) for module in model.modules())]
