@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -21,6 +22,7 @@ GROWTH = 0.7  # a memory of n visits is 1 - 0.7^n of the prediction, as ELR's, w
 FEW = 5  # visits for which predictions are as good as held-out ones, before noisy labels are memorised
 LEARNED = 0.25  # confidence, 0 by chance and 1 if certain, from which on a class counts as learned
 SLACK = 0.05  # by how much less noise than at first may be found and tell nothing
+ENOUGH = 100  # confident rows, whose share of noisy labels is then known to about five points
 
 
 class LabelPosteriorState(NamedTuple):
@@ -30,6 +32,7 @@ class LabelPosteriorState(NamedTuple):
     expected: Tensor  #: (classes,) how many of them the network itself expects to be labelled as their class
     moments: Tensor  #: (2, classes) mean and mean square of the confidence of the last rows of each class
     early: Tensor  #: (2,) confident rows of the first visits: how many were labelled otherwise, and how many there were
+    held_out: Tensor  #: (3,) the same of the very first, older ones faded, and how many were expected to be otherwise
     doubt: Tensor  #: mean doubt of the labels of about the last epoch
     horizon: Tensor  #: samples that the counts look back on: the size of the training set
 
@@ -85,6 +88,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
             torch.zeros(classes),
             torch.stack([flat, flat.square()]),
             torch.zeros(2),
+            torch.zeros(3),
             torch.tensor(0.0),
             torch.tensor(float(task.rows or HORIZON)),
         )
@@ -113,7 +117,10 @@ class LabelPosterior(Method[LabelPosteriorState]):
         counted = ((confidence >= thresholds(state.moments)[found]) & batch.valid).to(p.dtype)
         first = counted * ((visits > 0) & (visits <= FEW)).squeeze(-1)
         of_last_epoch = (batch.n_valid / state.horizon).clamp(max=1)
-        expected = (counted * p.gather(-1, at_found).squeeze(-1)).to(state.expected.dtype)
+        sure = p.gather(-1, at_found).squeeze(-1)
+        expected = (counted * sure).to(state.expected.dtype)
+        otherwise, new = found != batch.labels, (visits == 0).squeeze(-1)
+        held_out = counted * new * torch.stack([otherwise, torch.ones_like(sure), 1 - sure])
         believed = (posterior * label).sum(-1).clamp(0, 1)
         doubt = ((1 - believed) * batch.valid).sum(-1) / batch.n_valid.clamp(min=1)
         return Decision(
@@ -124,12 +131,23 @@ class LabelPosterior(Method[LabelPosteriorState]):
                 "confusion": count_confusion(state.confusion, state.horizon, found, batch, counted),
                 "expected": ((1 - of_last_epoch) * state.expected).scatter_add(-1, found, expected),
                 "moments": count_moments(state.moments, found, confidence, batch.valid),
-                "early": state.early + torch.stack([(first * (found != batch.labels)).sum(-1), first.sum(-1)]),
+                "early": state.early + torch.stack([(first * otherwise).sum(-1), first.sum(-1)]),
+                "held_out": (1 - (new * batch.valid).sum(-1) / state.horizon).clamp(min=0) * state.held_out
+                + held_out.sum(-1),
                 "doubt": state.doubt + of_last_epoch * (doubt - state.doubt),
             },
             targets=targets / targets.sum(-1, keepdim=True),
             confidence=believed,
         )
+
+    def early_noise(self, state: LabelPosteriorState) -> Tensor:
+        """By the first visits, or by the very first alone if these show more: some networks memorise at once."""
+        noisy, number = state.early[0], state.early[1]
+        first, first_number, expected = state.held_out[0], state.held_out[1], state.held_out[2]
+        # a network that is right more often than it is confident is still learning: so much of it is not noise
+        first = (first - (expected - first).clamp(min=0)) / first_number
+        found = torch.maximum(noisy / number, first.where(first_number >= ENOUGH, 0.0))
+        return found.where((number >= ENOUGH) & ~still_learning(state.confusion, state.expected), math.nan)
 
     def _visit(self, before: Tensor | None, visits: Tensor | None, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """How often each row was seen, (B, 1), and its remembered predictions before today's and with them."""
@@ -169,6 +187,13 @@ def explained(confusion: Tensor, expected: Tensor) -> Tensor:
     """
     right, predicted = right_and_predicted(confusion)
     return (right - expected).clamp(min=0) / (predicted - right + 1)
+
+
+def still_learning(confusion: Tensor, expected: Tensor) -> Tensor:
+    """Whether more than half of the labels that are not found again are explained so, and these are not very few."""
+    right, predicted = (counts.sum() for counts in right_and_predicted(confusion))
+    wrong = predicted - right
+    return (right - expected.sum() > wrong / 2) & (wrong > SLACK * predicted)
 
 
 def thresholds(moments: Tensor) -> Tensor:
