@@ -60,17 +60,18 @@ def test_it_is_known_where_the_first_visits_showed_about_as_much(early, now, kno
 
 
 @pytest.mark.parametrize(
-    ("held_out", "expected"),
+    ("unseen", "seen_once", "expected"),
     [
-        ((80, 200, 40), 0.4),  # more sure than right: so many labels look noisy
-        ((80, 200, 100), 0.3),  # 20 more are right than it expects, as many as are not counted
-        ((80, 200, 180), 0.1),  # hardly learned: the later visits show more
-        ((80, 99, 40), 0.1),
+        ((80, 200), (40, 200), 0.25),  # 40 % before a visit and 20 % after it: 15 points more than 5 are memorised
+        ((80, 200), (72, 200), 0.1),  # 4 points tell nothing
+        ((40, 200), (80, 200), 0.1),
+        ((80, 200), (20, 99), 0.1),  # too few
     ],
 )
-def test_the_very_first_visits_count_where_they_show_more(held_out, expected):
+def test_what_one_visit_is_enough_to_memorise_is_added(unseen, seen_once, expected):
     criterion = told((20, 200), 0.2)
-    criterion.state_held_out.copy_(torch.tensor(held_out))
+    criterion.state_unseen.copy_(torch.tensor(unseen))
+    criterion.state_seen_once.copy_(torch.tensor(seen_once))
     assert float(criterion.method.early_noise(criterion.memory.state)) == pytest.approx(expected)
 
 
@@ -86,21 +87,25 @@ def test_a_network_that_is_right_more_often_than_it_is_confident_cannot_tell_yet
     assert criterion.noise_ratio_reason.endswith("" if known else "still learning")
 
 
-def test_first_visits_are_counted_once_and_the_latest_of_them_most():
+def test_late_first_visits_are_counted_and_as_many_second_ones():
     """Of 400 rows all are as confident as can be, the first 200 rightly and half of the others not."""
     criterion = adaptivek.Selection("label-posterior", rows=400, classes=2)
     labels = torch.arange(400) % 2
     found = torch.where(torch.arange(400) < 200, labels, (torch.arange(400) // 2) % 2)
     logits = 20 * (2.0 * nn.functional.one_hot(found, 2) - 1)
-    wrong = number = 0.0
-    for _ in range(2):
-        for index in torch.arange(400).split(20):
+    batches = torch.arange(400).split(20)
+    wrong = number = again = again_wrong = 0.0
+    for _ in range(3):
+        for index in batches:
             criterion(logits[index], labels[index], index)
-    for index in torch.arange(400).split(20):
-        wrong = 0.95 * wrong + int((found != labels)[index].sum())
-        number = 0.95 * number + 20
-    counted = criterion.state_held_out
-    torch.testing.assert_close(counted, torch.tensor([wrong, number, 0.0]), rtol=1e-4, atol=1e-4)
+    for index in batches:  # each has a twentieth of the rows, so a fifth of the last quarter
+        wrong = 0.8 * wrong + int((found != labels)[index].sum())
+        number = 0.8 * number + 20
+    for index in batches:
+        if again < number:
+            again, again_wrong = again + 20, again_wrong + int((found != labels)[index].sum())
+    torch.testing.assert_close(criterion.state_unseen, torch.tensor([wrong, number]), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(criterion.state_seen_once, torch.tensor([again_wrong, again]))
 
 
 def test_there_is_a_reason_before_the_first_step():
@@ -119,9 +124,9 @@ def test_a_method_that_counts_no_first_visits_tells_what_it_finds():
 def test_memorised_labels_are_not_taken_for_clean_ones():
     """Labels at random, which say nothing of the inputs: all that a network can do is to memorise them."""
     torch.manual_seed(0)
-    x, labels = torch.randn(1200, 100), torch.randint(4, (1200,))
-    criterion = train(x, labels, 4, 8)
-    assert float(1 - criterion.confidence.mean()) < 0.5  # three of four are noisy
+    x, labels = torch.randn(2400, 200), torch.randint(10, (2400,))
+    criterion = train(x, labels, 10, 8)
+    assert float(1 - criterion.confidence.mean()) < 0.5  # nine of ten are noisy
     assert math.isnan(criterion.noise_ratio)
     assert criterion.noise_ratio_reason.endswith("memorised, or hard ones learned")
 
