@@ -65,17 +65,17 @@ def table(lines: Sequence[Line], results: Sequence[Result]) -> str:
     found: dict[tuple[str, float], list[Line]] = {}
     for line in lines:
         found.setdefault((line["dataset"], line["rate"]), []).append(line)
-    head = ["data set", "rate", *(named(method) for method in BESIDE), "two stages", "seeds", "noise ratio of the audit"]
+    head = ["data set", "rate", *map(named, BESIDE), "two stages", "seeds", "noise ratio of the audit"]
     text = [head, ["---", *["---:"] * (len(head) - 1)]]
     for dataset in PAPER_DATASETS:
         for rate in PAPER_RATES:
             if (dataset, rate) not in found:
                 continue
             mine, row = found[dataset, rate], beside.get((dataset, rate))
-            ends = [f"{statistics.mean(line[key] for line in mine):.1f}" for key in ("accuracy",)]
+            end = f"{statistics.mean(line['accuracy'] for line in mine):.1f}"
             ratio = f"{100 * statistics.mean(line['ratio'] for line in mine):.0f} %"
             cells = [_mean(row, method) for method in BESIDE]
-            text.append([named(dataset), rate_name(rate), *cells, *ends, str(len(mine)), ratio])
+            text.append([named(dataset), rate_name(rate), *cells, end, str(len(mine)), ratio])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in text) if found else "Not run yet."
 
 

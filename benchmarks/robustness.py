@@ -7,7 +7,8 @@ Each setting draws the data (2 to 20 classes, imbalanced up to 1:50), the noise 
 its learning rate over two decades, the batch size (8 to 512), and the warm-up of the methods that have one (0 to half
 of the run). Settings that share a network and an optimiser are trained as one stack. Every method of a setting sees
 the same labels, the same order and the same first weights as Vanilla, with which it is compared at the last epoch. So
-does "vanilla-nudged", plain training with labels smoothed by a thousandth: what it is below is luck.
+does "vanilla-nudged", plain training with labels smoothed by a thousandth: what it is below is luck. With --draw the
+same settings have other noisy labels, orders and first weights: what is lost twice is not luck.
 Results go to a file, one line a setting; settings that are there already are not run again.
 """
 
@@ -106,9 +107,9 @@ def draw(data: Split, rng: np.random.Generator, classes: int, rows: int, imbalan
 
 
 def group(
-    data: Split, name: str, number: int, rows: int, device: str, compared: Sequence[str] = METHODS
+    data: Split, name: str, number: int, rows: int, device: str, compared: Sequence[str] = METHODS, again: int = 0
 ) -> list[dict[str, object]]:
-    """One stack of settings: everything is drawn from the number of the group."""
+    """One stack of settings: drawn from the number of the group, labels and weights from ``again`` too."""
     rng = np.random.default_rng([2024, number])
     classes = int(rng.choice([k for k in (2, 3, 5, 10, 15, 20) if k <= data.classes]))
     optimizer = str(rng.choice(list(RATES)))
@@ -132,7 +133,7 @@ def group(
         }
         split = draw(data, rng, classes, rows, setting["imbalance"])
         for method in methods:
-            spec = RunSpec(name, method, setting["noise"], setting["rate"], seed=number, recipe=recipe)
+            spec = RunSpec(name, method, setting["noise"], setting["rate"], seed=number + 1000 * again, recipe=recipe)
             jobs.append(prepare(spec, split))
         settings.append(setting)
     stack = Stack(jobs, device)
@@ -145,6 +146,7 @@ def group(
             {
                 "pool": name,
                 "group": number,
+                "draw": again,
                 "classes": classes,
                 "optimizer": optimizer,
                 "learning_rate": recipe.learning_rate,
@@ -178,22 +180,23 @@ def main() -> None:
     parser.add_argument("--settings", type=int, default=96)
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--rows", type=int, default=1000)
+    parser.add_argument("--draw", type=int, default=0, help="of noisy labels, orders and first weights")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=Path("results/beyond/settings.jsonl"))
     given = parser.parse_args()
     lines = read_lines(given.out)
-    done = {(line["pool"], line["group"]) for line in lines}
+    done = {(line["pool"], line["group"], line.get("draw", 0)) for line in lines}
     given.out.parent.mkdir(parents=True, exist_ok=True)
     data, started = pool(given.pool), time.perf_counter()
     for number in range(-(-given.settings // TOGETHER)):
-        if (given.pool, number) in done:
+        if (given.pool, number, given.draw) in done:
             continue
-        found = group(data, given.pool, number, given.rows, given.device, given.methods)
+        found = group(data, given.pool, number, given.rows, given.device, given.methods, given.draw)
         with given.out.open("a") as file:
             file.writelines(json.dumps(line) + "\n" for line in found)
         lines += found
         print(f"group {number}: {time.perf_counter() - started:.0f} s", flush=True)
-    tell([line for line in lines if line["pool"] == given.pool])
+    tell([line for line in lines if line["pool"] == given.pool and line.get("draw", 0) == given.draw])
 
 
 if __name__ == "__main__":

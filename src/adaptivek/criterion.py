@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .backend import checks
+from .backend import checks, noise_found
 from .backend.cuda_graph import Function, Replay, replayable
 from .backend.distributed import ProcessGroup, for_averaging, gather, process_group
 from .backend.module import MethodModule
@@ -235,15 +235,17 @@ class Selection(MethodModule):
 
     @property
     def noise_ratio(self) -> float:
-        """Share of the recent labels that the method has no confidence in. Waits for the device.
+        """Share of the recent labels that look noisy, NaN where `noise_ratio_reason` says why. Waits for the device.
 
-        NaN until warm-up is over. A noisy label that has not been found yet counts as clean: with a method that
-        remembers rows this is a lower bound, and far too low in the first ten epochs or where rows are not known.
+        What has been memorised looks clean. Label posterior can often tell; with other methods this is a lower bound.
         """
-        if self._state_type is None:
-            return float("nan")
         self._report()
-        return 1 - float(self.tally.recent_confidence / self.tally.recent_seen)
+        return float(noise_found.noise_ratio(self.method, self.memory)) if self._state_type else float("nan")
+
+    @property
+    def noise_ratio_reason(self) -> str:
+        """Why `noise_ratio` is NaN, in one line; empty where it is not. Waits for the device."""
+        return noise_found.why_unknown(self.method, self.memory) if self._state_type else noise_found.NOTHING
 
     @property
     def threshold(self) -> float | None:

@@ -148,6 +148,13 @@ class Method(ABC, Generic[StateT]):
         """The loss up to which samples of the last batch were kept, where the method has such a number."""
         return None
 
+    def early_noise(self, state: StateT) -> Tensor | None:
+        """Which share of the labels looked noisy in the first visits, where the method counts that.
+
+        The noise ratio is taken to be known where about as much looks noisy now. NaN where it is too soon to tell.
+        """
+        return None
+
 
 def outputs(method: Method[Any] | type[Method[Any]]) -> int:
     """How many outputs of a sample a method sees: one of each network, for each view."""

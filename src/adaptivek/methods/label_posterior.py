@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -21,6 +22,8 @@ GROWTH = 0.7  # a memory of n visits is 1 - 0.7^n of the prediction, as ELR's, w
 FEW = 5  # visits for which predictions are as good as held-out ones, before noisy labels are memorised
 LEARNED = 0.25  # confidence, 0 by chance and 1 if certain, from which on a class counts as learned
 SLACK = 0.05  # by how much less noise than at first may be found and tell nothing
+LATE = 4  # the last quarter of the first epoch is late
+ENOUGH = 100  # confident rows, whose share of noisy labels is then known to about five points
 
 
 class LabelPosteriorState(NamedTuple):
@@ -30,6 +33,8 @@ class LabelPosteriorState(NamedTuple):
     expected: Tensor  #: (classes,) how many of them the network itself expects to be labelled as their class
     moments: Tensor  #: (2, classes) mean and mean square of the confidence of the last rows of each class
     early: Tensor  #: (2,) confident rows of the first visits: how many were labelled otherwise, and how many there were
+    unseen: Tensor  #: (2,) the same of the very first visits, of late in the first epoch
+    seen_once: Tensor  #: (2,) the same of the second visits, until there are as many
     doubt: Tensor  #: mean doubt of the labels of about the last epoch
     horizon: Tensor  #: samples that the counts look back on: the size of the training set
 
@@ -85,6 +90,8 @@ class LabelPosterior(Method[LabelPosteriorState]):
             torch.zeros(classes),
             torch.stack([flat, flat.square()]),
             torch.zeros(2),
+            torch.zeros(2),
+            torch.zeros(2),
             torch.tensor(0.0),
             torch.tensor(float(task.rows or HORIZON)),
         )
@@ -111,9 +118,13 @@ class LabelPosterior(Method[LabelPosteriorState]):
         at_found = moved.argmax(-1, keepdim=True)
         found, confidence = at_found.squeeze(-1), moved.gather(-1, at_found).squeeze(-1)
         counted = ((confidence >= thresholds(state.moments)[found]) & batch.valid).to(p.dtype)
-        first = counted * ((visits > 0) & (visits <= FEW)).squeeze(-1)
+        first = ((visits > 0) & (visits <= FEW)).squeeze(-1)
         of_last_epoch = (batch.n_valid / state.horizon).clamp(max=1)
         expected = (counted * p.gather(-1, at_found).squeeze(-1)).to(state.expected.dtype)
+        pairs = counted * torch.stack([found != batch.labels, torch.ones_like(batch.valid)])
+        new, second = (visits == 0).squeeze(-1), (visits == 1).squeeze(-1)
+        left = (1 - LATE * (new * batch.valid).sum(-1) / state.horizon).clamp(min=0)
+        fewer = state.seen_once[1] < state.unseen[1]
         believed = (posterior * label).sum(-1).clamp(0, 1)
         doubt = ((1 - believed) * batch.valid).sum(-1) / batch.n_valid.clamp(min=1)
         return Decision(
@@ -124,12 +135,26 @@ class LabelPosterior(Method[LabelPosteriorState]):
                 "confusion": count_confusion(state.confusion, state.horizon, found, batch, counted),
                 "expected": ((1 - of_last_epoch) * state.expected).scatter_add(-1, found, expected),
                 "moments": count_moments(state.moments, found, confidence, batch.valid),
-                "early": state.early + torch.stack([(first * (found != batch.labels)).sum(-1), first.sum(-1)]),
+                "early": state.early + (first * pairs).sum(-1),
+                "unseen": left * state.unseen + (new * pairs).sum(-1),
+                "seen_once": state.seen_once + fewer * (second * pairs).sum(-1),
                 "doubt": state.doubt + of_last_epoch * (doubt - state.doubt),
             },
             targets=targets / targets.sum(-1, keepdim=True),
             confidence=believed,
         )
+
+    def early_noise(self, state: LabelPosteriorState) -> Tensor:
+        """What the first visits have shown, and what a single one had made the network memorise before that.
+
+        The last rows of the first epoch and the first ones of the second see about the same network, but these have
+        been learned from. What looks noisy among the ones and not among the others has been memorised.
+        """
+        noisy, unseen, seen_once = (counts[0] / counts[1] for counts in (state.early, state.unseen, state.seen_once))
+        # the network learns in between too, so a little less tells nothing
+        at_once = (unseen - seen_once - SLACK).clamp(min=0).where(state.seen_once[1] >= ENOUGH, 0.0)
+        known = (state.early[1] >= ENOUGH) & ~still_learning(state.confusion, state.expected)
+        return (noisy + at_once).where(known, math.nan)
 
     def _visit(self, before: Tensor | None, visits: Tensor | None, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """How often each row was seen, (B, 1), and its remembered predictions before today's and with them."""
@@ -169,6 +194,13 @@ def explained(confusion: Tensor, expected: Tensor) -> Tensor:
     """
     right, predicted = right_and_predicted(confusion)
     return (right - expected).clamp(min=0) / (predicted - right + 1)
+
+
+def still_learning(confusion: Tensor, expected: Tensor) -> Tensor:
+    """Whether more than half of the labels that are not found again are explained so, and these are not very few."""
+    right, predicted = (counts.sum() for counts in right_and_predicted(confusion))
+    wrong = predicted - right
+    return (right - expected.sum() > wrong / 2) & (wrong > SLACK * predicted)
 
 
 def thresholds(moments: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..backend.checks import check_number
+from ..backend.noise_found import noise_ratio
 from ..criterion import Selection
 
 RECENT = 50  # batches whose losses are kept for a histogram
@@ -24,11 +25,12 @@ class Write(Protocol):
 def metrics(criterion: Selection) -> dict[str, Tensor]:
     """What is worth logging after a step, as tensors that nobody has waited for.
 
-    Noise ratio and threshold are NaN until warm-up is over; a method without a threshold has none.
+    Noise ratio and threshold are NaN until warm-up is over, the ratio also where it cannot be known; a method without
+    a threshold has none.
     """
     tally, state = criterion.memory
     found = {
-        "noise_ratio": 1 - tally.recent_confidence / tally.recent_seen,
+        "noise_ratio": noise_ratio(criterion.method, criterion.memory),
         "kept_share": tally.last_kept / tally.last_seen,
     }
     threshold = criterion.method.loss_threshold(state)
