@@ -275,6 +275,7 @@ def test_on_a_gpu_it_is_as_with_the_tables_there(name, options):
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # that it does not see everything
 def test_on_a_gpu_no_step_waits_for_what_the_device_has_to_do():
     """But for the step before, which no debug mode calls waiting; and for row numbers that are on the device."""
     criterion = make("label-posterior", table_device="cpu").cuda()

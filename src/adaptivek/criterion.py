@@ -104,10 +104,7 @@ class Selection(MethodModule):
             if number is not None:
                 checks.check_number("Selection", name, number, 1, whole=True)
         if clean is not None:
-            if not method.privileged:
-                raise ValueError(f"Selection: clean is for Oracle alone, {method.name} must not know it")
-            if rows not in (None, len(clean)):
-                raise ValueError(f"Selection: clean must have an entry for each of {rows} rows, got {len(clean)}")
+            checks.check_clean("Selection", method, clean, rows)
             rows = len(clean)
         if start is not None:
             start = earlier_predictions("Selection", method, getattr(start, "predictions", start), rows, classes)

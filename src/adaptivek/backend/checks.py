@@ -46,6 +46,14 @@ def check_choice(owner: str, name: str, value: object, allowed: Collection[str])
         raise ValueError(f"{owner}: {name} must be one of {', '.join(sorted(allowed))}; got {value!r}")
 
 
+def check_clean(owner: str, method: Method[Any], clean: Tensor, rows: int | None) -> None:
+    """Raise unless the method may know which rows have a clean label, and it is known of each of them."""
+    if not method.privileged:
+        raise ValueError(f"{owner}: clean is for Oracle alone, {method.name} must not know it")
+    if rows not in (None, len(clean)):
+        raise ValueError(f"{owner}: clean must have an entry for each of {rows} rows, got {len(clean)}")
+
+
 def check_loss(owner: str, method: Method[Any], loss: object, weight: Tensor | None, label_smoothing: float) -> None:
     """Raise unless a method goes with this loss, and the loss with the options of cross-entropy."""
     if loss is not cross_entropy and (method.needs_logits or weight is not None or label_smoothing):
