@@ -1,11 +1,11 @@
-"""How far label memory goes beyond the published rule: no harm, the Oracle's gap, the noise ratio, time, beating it.
+"""How far label memory goes beyond the published rule: no harm, the Oracle's gap, the noise ratio, beating it.
 
     python benchmarks/beyond.py                                    # digits: a quarter of an hour on two cores
     python benchmarks/beyond.py --datasets mnist fashion-mnist     # on a GPU, with the recipe of rivals.py
     python benchmarks/beyond.py --datasets mnist fashion-mnist cifar10 --only-table
 
 Last epoch, mean over the seeds. Runs are kept, and done once; those of rivals.py and of `adaptivek bench` count. Random
-settings come from benchmarks/robustness.py, times from skip_settled.py, labels by people from human_labels.py.
+settings come from benchmarks/robustness.py, labels by people from human_labels.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pathlib import Path
 
 import rivals
 import robustness
-import skip_settled
 from measurements import read_lines
 
 from adaptivek.experiments.bench import bench
@@ -31,7 +30,7 @@ RATES = (0.2, 0.4)
 COMPARED = ("label-memory", "label-memory:beta=0.5", "adaptive-k", "mkl", "elr", "co-teaching")
 BOUNDS = ("vanilla", "oracle")
 FOLDERS = ("results/beyond", "results/methods", "results/paper")  # where runs may be; new ones go to the first
-SETTINGS, TIMES = Path("results/beyond/settings.jsonl"), Path("results/beyond/sparing.jsonl")
+SETTINGS = Path("results/beyond/settings.jsonl")
 Cell = tuple[str, str, float]
 
 
@@ -86,9 +85,7 @@ def main() -> None:
     for cell in dict.fromkeys(cell for cell, _ in mean):
         found = [_error(method, errors[cell, method]) for method in given.methods]
         print(f"| {cell[0]}, {cell[1]} {cell[2]:g} | " + " | ".join(found) + " |")
-    print("\n4. Time, with SkipSettled\n")
-    skip_settled.tell(read_lines(TIMES))
-    print("\n5. Above the Oracle")
+    print("\n4. Above the Oracle")
     for method in given.methods:
         print(f"- {method}: {above(mean, method)}")
 

@@ -64,7 +64,6 @@ from .training.indexed import indexed as indexed
 from .training.mixup import mixup as mixup
 from .training.monitor import ClassMonitor as ClassMonitor
 from .training.networks import Networks as Networks
-from .training.sampler import SkipSettled as SkipSettled
 from .training.views import StrongViews as StrongViews
 
 if TYPE_CHECKING:
