@@ -23,6 +23,7 @@ if BENCHMARKS.exists():
     sys.path.append(str(BENCHMARKS))
     import doc_numbers
     import paper
+    import paper_stages
     import paper_tables
     import sensitivity
     import strong_views
@@ -113,12 +114,38 @@ def test_the_page_has_a_mark_for_every_table():
         "figures": paper_tables.figures(results),
         "plain": paper_tables.plain(results, [], {}),
         "sensitivity": "",
+        "stages": paper_stages.table([], results),
         **paper_tables.tables(results),
         "missing": paper_tables.missing(results),
     }
     page = paper_tables.filled(paper.PAGE.read_text(), texts)
     assert "4 of 28 settings with all five methods: 20 of 420 runs" in page
     assert "Nothing: every method of a data set has all of its seeds." in page
+
+
+def test_two_stages_stand_beside_the_runs_in_one():
+    results = grid(["mnist"], (0.3,), seeds=(0, 1))
+    lines = [
+        {"dataset": "mnist", "rate": 0.3, "seed": seed, "accuracy": end, "ratio": 0.31}
+        for seed, end in enumerate((90, 93))
+    ]
+    *_, row = paper_stages.table(lines, results).splitlines()
+    vanilla, default, elr, oracle = row.split(" | ")[2:6]
+    assert row.startswith("| MNIST | 30 % |")
+    assert row.endswith("| 91.5 | 2 | 31 % |")
+    assert (default, elr) == ("-", "-")  # not among these results
+    for method, found in (("vanilla", vanilla), ("oracle", oracle)):
+        ends = [run.epochs[-1].test_accuracy for run in results if run.spec.method == method]
+        assert float(found) == pytest.approx(100 * sum(ends) / 2, abs=0.06)
+
+
+def test_a_run_in_two_stages_learns_digits(monkeypatch):
+    recipe = dataclasses.replace(RECIPES["digits"], epochs=8, batch_size=50, learning_rate=0.1)
+    monkeypatch.setitem(paper_stages.RECIPES, "digits", recipe)
+    line = paper_stages.run("digits", 0.2, 0, None, "cpu")
+    assert line["true"] == pytest.approx(0.2, abs=0.03)
+    assert line["accuracy"] > 90
+    assert line["held_out"] > 85
 
 
 def test_class_imbalance_shrinks_the_classes_by_equal_factors():
