@@ -60,17 +60,19 @@ def test_it_is_known_where_the_first_visits_showed_about_as_much(early, now, kno
 
 
 @pytest.mark.parametrize(
-    ("unseen", "seen_once", "expected"),
+    ("quarter", "half", "seen_once", "expected"),
     [
-        ((80, 200), (40, 200), 0.25),  # 40 % before a visit and 20 % after it: 15 points more than 5 are memorised
-        ((80, 200), (72, 200), 0.1),  # 4 points tell nothing
-        ((40, 200), (80, 200), 0.1),
-        ((80, 200), (20, 99), 0.1),  # too few
+        ((80, 200), (160, 400), (40, 200), 0.25),  # 40 % before a visit and 20 % after it: all but 5 points memorised
+        ((80, 200), (164, 400), (40, 200), 0.2),  # it was learning by a point, so 5 more may have been learned
+        ((80, 200), (200, 400), (40, 200), 0.1),  # it was learning fast
+        ((80, 200), (160, 400), (72, 200), 0.1),  # 4 points tell nothing
+        ((40, 200), (80, 400), (80, 200), 0.1),
+        ((80, 200), (160, 400), (20, 99), 0.1),  # too few
     ],
 )
-def test_what_one_visit_is_enough_to_memorise_is_added(unseen, seen_once, expected):
+def test_what_one_visit_is_enough_to_memorise_is_added(quarter, half, seen_once, expected):
     criterion = told((20, 200), 0.2)
-    criterion.state_unseen.copy_(torch.tensor(unseen))
+    criterion.state_unseen.copy_(torch.tensor([quarter, half]))
     criterion.state_seen_once.copy_(torch.tensor(seen_once))
     assert float(criterion.method.early_noise(criterion.memory.state)) == pytest.approx(expected)
 
@@ -94,18 +96,19 @@ def test_late_first_visits_are_counted_and_as_many_second_ones():
     found = torch.where(torch.arange(400) < 200, labels, (torch.arange(400) // 2) % 2)
     logits = 20 * (2.0 * nn.functional.one_hot(found, 2) - 1)
     batches = torch.arange(400).split(20)
-    wrong = number = again = again_wrong = 0.0
     for _ in range(3):
         for index in batches:
             criterion(logits[index], labels[index], index)
-    for index in batches:  # each has a twentieth of the rows, so a fifth of the last quarter
-        wrong = 0.8 * wrong + int((found != labels)[index].sum())
-        number = 0.8 * number + 20
+    counts, again = [[0.0, 0.0], [0.0, 0.0]], [0.0, 0.0]
+    for index in batches:  # each has a twentieth of the rows, so a fifth of a quarter and a tenth of a half
+        wrong = int((found != labels)[index].sum())
+        for of, stays in zip(counts, (0.8, 0.9), strict=True):
+            of[:] = stays * of[0] + wrong, stays * of[1] + 20
     for index in batches:
-        if again < number:
-            again, again_wrong = again + 20, again_wrong + int((found != labels)[index].sum())
-    torch.testing.assert_close(criterion.state_unseen, torch.tensor([wrong, number]), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(criterion.state_seen_once, torch.tensor([again_wrong, again]))
+        if again[1] < counts[0][1]:
+            again = [again[0] + int((found != labels)[index].sum()), again[1] + 20]
+    torch.testing.assert_close(criterion.state_unseen, torch.tensor(counts), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(criterion.state_seen_once, torch.tensor(again))
 
 
 def test_there_is_a_reason_before_the_first_step():

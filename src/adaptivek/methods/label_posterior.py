@@ -22,7 +22,7 @@ GROWTH = 0.7  # a memory of n visits is 1 - 0.7^n of the prediction, as ELR's, w
 FEW = 5  # visits for which predictions are as good as held-out ones, before noisy labels are memorised
 LEARNED = 0.25  # confidence, 0 by chance and 1 if certain, from which on a class counts as learned
 SLACK = 0.05  # by how much less noise than at first may be found and tell nothing
-LATE = 4  # the last quarter of the first epoch is late
+LEARNING = 5  # times what was learned between half and quarter may be learned until the second visits; digits: 4.7
 ENOUGH = 100  # confident rows, whose share of noisy labels is then known to about five points
 
 
@@ -33,8 +33,8 @@ class LabelPosteriorState(NamedTuple):
     expected: Tensor  #: (classes,) how many of them the network itself expects to be labelled as their class
     moments: Tensor  #: (2, classes) mean and mean square of the confidence of the last rows of each class
     early: Tensor  #: (2,) confident rows of the first visits: how many were labelled otherwise, and how many there were
-    unseen: Tensor  #: (2,) the same of the very first visits, of late in the first epoch
-    seen_once: Tensor  #: (2,) the same of the second visits, until there are as many
+    unseen: Tensor  #: (2, 2) the same of the very first visits: of about the last quarter of the first epoch, and half
+    seen_once: Tensor  #: (2,) the same of the second visits, until there are as many as in that quarter
     doubt: Tensor  #: mean doubt of the labels of about the last epoch
     horizon: Tensor  #: samples that the counts look back on: the size of the training set
 
@@ -90,7 +90,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
             torch.zeros(classes),
             torch.stack([flat, flat.square()]),
             torch.zeros(2),
-            torch.zeros(2),
+            torch.zeros(2, 2),
             torch.zeros(2),
             torch.tensor(0.0),
             torch.tensor(float(task.rows or HORIZON)),
@@ -123,8 +123,9 @@ class LabelPosterior(Method[LabelPosteriorState]):
         expected = (counted * p.gather(-1, at_found).squeeze(-1)).to(state.expected.dtype)
         pairs = counted * torch.stack([found != batch.labels, torch.ones_like(batch.valid)])
         new, second = (visits == 0).squeeze(-1), (visits == 1).squeeze(-1)
-        left = (1 - LATE * (new * batch.valid).sum(-1) / state.horizon).clamp(min=0)
-        fewer = state.seen_once[1] < state.unseen[1]
+        share = (new * batch.valid).sum(-1) / state.horizon
+        left = (1 - torch.stack([4 * share, 2 * share])).clamp(min=0).unsqueeze(-1)
+        fewer = state.seen_once[1] < state.unseen[0, 1]
         believed = (posterior * label).sum(-1).clamp(0, 1)
         doubt = ((1 - believed) * batch.valid).sum(-1) / batch.n_valid.clamp(min=1)
         return Decision(
@@ -148,13 +149,15 @@ class LabelPosterior(Method[LabelPosteriorState]):
         """What the first visits have shown, and what a single one had made the network memorise before that.
 
         The last rows of the first epoch and the first ones of the second see about the same network, but these have
-        been learned from. What looks noisy among the ones and not among the others has been memorised.
+        been learned from: what looks noisy among the ones and not among the others has been memorised, as far as it
+        is more than the network has learned in between. That is judged by what it learned just before.
         """
-        noisy, unseen, seen_once = (counts[0] / counts[1] for counts in (state.early, state.unseen, state.seen_once))
-        # the network learns in between too, so a little less tells nothing
-        at_once = (unseen - seen_once - SLACK).clamp(min=0).where(state.seen_once[1] >= ENOUGH, 0.0)
+        quarter, half = (state.unseen[:, 0] / state.unseen[:, 1]).unbind()
+        learning = SLACK + LEARNING * (half - quarter).clamp(min=0)
+        at_once = (quarter - state.seen_once[0] / state.seen_once[1] - learning).clamp(min=0)
+        at_once = at_once.where(state.seen_once[1] >= ENOUGH, 0.0)
         known = (state.early[1] >= ENOUGH) & ~still_learning(state.confusion, state.expected)
-        return (noisy + at_once).where(known, math.nan)
+        return (state.early[0] / state.early[1] + at_once).where(known, math.nan)
 
     def _visit(self, before: Tensor | None, visits: Tensor | None, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """How often each row was seen, (B, 1), and its remembered predictions before today's and with them."""
