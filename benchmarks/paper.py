@@ -27,6 +27,7 @@ import paper_stages
 import paper_tables
 import sensitivity
 import text_recipes
+from measurements import read_lines
 
 from adaptivek.experiments.bench import Grid, bench
 from adaptivek.experiments.executors import Settings
@@ -127,7 +128,7 @@ def texts() -> dict[str, str]:
         "figures": paper_tables.figures(results),
         "plain": paper_tables.plain(results, ruled, {name: held_out_peaks(name) for name in PAPER_DATASETS}),
         "sensitivity": sensitivity.section(sensitivity.OUT, PAGE.parent),
-        "stages": paper_stages.section(paper_stages.OUT, FIXED),
+        "stages": paper_stages.table(read_lines(paper_stages.OUT), results),
         **paper_tables.tables(results),
         "missing": paper_tables.missing(results),
     }

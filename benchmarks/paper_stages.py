@@ -83,10 +83,6 @@ def _mean(row: Row | None, method: str) -> str:
     return "-" if row is None or not row.has(method) else f"{100 * row.stat(method, 'last').mean:.1f}"
 
 
-def section(out: Path, store: Path) -> str:
-    return table(read_lines(out), Store(store).read_all())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("run", "table"))
@@ -98,7 +94,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     if given.what == "table":
-        print(section(given.out, ROOT / "results" / "paper"))
+        print(table(read_lines(given.out), Store(ROOT / "results" / "paper").read_all()))
         return
     done = {(line["dataset"], line["rate"], line["seed"]) for line in read_lines(given.out)}
     for seed in given.seeds:

@@ -182,8 +182,13 @@ def test_checkpoints_go_from_the_one_to_the_other(name, options, assign):
 def test_it_may_begin_with_predictions_and_learn_how_many_classes_there_are():
     predictions = torch.randn(ROWS, CLASSES, generator=torch.Generator().manual_seed(0)).softmax(1)
     for name in ("label-memory", "label-posterior"):
-        same_steps(*pair(name, start=predictions), range(6))
-        same_steps(*pair(name, classes=None), range(6))
+        begun, expected = pair(name, start=predictions)
+        torch.testing.assert_close(begun.state_predictions, predictions)
+        same_steps(begun, expected, range(6))
+        assert not torch.allclose(begun.memory.state.predictions, predictions), "nothing was ever written"
+        learning, expected = pair(name, classes=None)
+        same_steps(learning, expected, range(6))
+        assert learning.memory.state.predictions.shape == (ROWS, CLASSES)
 
 
 def test_judging_one_view_for_another_is_the_same():

@@ -28,9 +28,10 @@ def metrics(criterion: Selection) -> dict[str, Tensor]:
     Noise ratio and threshold are NaN until warm-up is over, the ratio also where it cannot be known; a method without
     a threshold has none.
     """
-    tally, state = criterion.memory
+    memory = criterion.memory
+    tally, state = memory
     found = {
-        "noise_ratio": noise_ratio(criterion.method, criterion.memory),
+        "noise_ratio": noise_ratio(criterion.method, memory),
         "kept_share": tally.last_kept / tally.last_seen,
     }
     threshold = criterion.method.loss_threshold(state)
