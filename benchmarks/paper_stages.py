@@ -4,8 +4,9 @@
     python benchmarks/paper_stages.py table
 
 Data, noisy labels, network and recipe of the second stage are those of benchmarks/paper.py. The first is the audit of
-the same network with the audit's own plan for such data. One line of JSON for each setting and seed; those that are
-there are not run again. `python benchmarks/paper.py docs` prints the table into docs/results.md.
+the same network with the audit's own plan for such data; for CIFAR-10 that of benchmarks/two_stages.py. One line of
+JSON for each setting and seed; those that are there are not run again. `python benchmarks/paper.py docs` prints the
+table into docs/results.md.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 import torch
 from measurements import read_lines
 from torch.utils.data import TensorDataset
+from two_stages_train import PLANS as TWO_STAGES
 
 import adaptivek
 from adaptivek.auditing.networks import PLANS, suited
@@ -34,6 +36,7 @@ from adaptivek.experiments.spec import PAPER_DATASETS, PAPER_RATES, RECIPES, Run
 from adaptivek.experiments.store import Result, Store
 from adaptivek.methods import DEFAULT, default
 from adaptivek.networks import make_model
+from adaptivek.support.device import find_device
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "results" / "paper-stages.jsonl"
@@ -45,9 +48,13 @@ def run(dataset: str, rate: float, seed: int, root: Path | None, device: str) ->
     spec = RunSpec(dataset, default(True), "directed", rate, seed=seed, recipe=RECIPES[dataset])
     job = prepare(spec, root=root)
     data, started = job.data, time.perf_counter()
-    plan = dataclasses.asdict(suited(PLANS["text" if data.vocabulary else "image"], len(job.labels)))
-    network = make_model(spec.recipe.network, data.inputs, data.classes, seed)
-    audit = adaptivek.audit(TensorDataset(data.x, job.labels), None, network, device=device, **plan | {"seed": seed})
+    x, network = data.x, make_model(spec.recipe.network, data.inputs, data.classes, seed)
+    if spec.recipe.augment:  # such a network is cross-trained as benchmarks/two_stages.py does it
+        plan = TWO_STAGES["cifar10n"]
+        x, network = (each.to(memory_format=torch.channels_last) for each in (x.to(find_device(device)), network))
+    else:
+        plan = dataclasses.asdict(suited(PLANS["text" if data.vocabulary else "image"], len(job.labels)))
+    audit = adaptivek.audit(TensorDataset(x, job.labels), None, network, device=device, **plan | {"seed": seed})
     spent = time.perf_counter() - started
     *_, last = Session(spec, data, device, start=torch.from_numpy(audit.predictions))
     return {
