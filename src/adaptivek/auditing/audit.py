@@ -304,7 +304,7 @@ def _of_pool(name: str, data: AuditData, words: Any, seed: int, progress: Progre
     if name == "trees + words" and data.beside is not None:  # the columns beside the texts
         x = data.beside[1].numpy()
     elif name != "words":
-        x = data.fetch(np.arange(len(data.labels))).flatten(1).numpy()
+        x = data.fetch(np.arange(len(data.labels))).flatten(1).cpu().numpy()
     pool = [
         (model, words if part == "words" else x)
         for part in name.split(" + ")
@@ -321,7 +321,7 @@ def _keys(data: AuditData) -> list[Any]:
     if data.kind == "table" or len(data.labels) > MOST_COMPARED:  # of few columns rows are alike by chance
         return [None] * len(data.labels)
     parts = np.array_split(np.arange(len(data.labels)), max(1, len(data.labels) // 1_000))
-    return [key for part in parts for key in number_keys(data.fetch(part).numpy())]
+    return [key for part in parts for key in number_keys(data.fetch(part).cpu().numpy())]
 
 
 def _train(run: Run, folder: Path | None, resume: bool, progress: Progress | None) -> None:
