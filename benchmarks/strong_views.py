@@ -67,6 +67,11 @@ VARIANTS = {
 }
 #: variants that were measured, did not win, and are no more
 GONE = {
+    "memory-own": "memory, batch statistics of weak views",
+    "posterior-own": "posterior, batch statistics of weak views",
+    "posterior-undiscounted": "posterior, predictions count as much after many visits",
+    "posterior-undiscounted-unpulled": "the same without the pull",
+    "posterior-cycles": "posterior, the learning rate falls twice",
     "memory-balanced": "memory, classes predicted as often as observed",
     "belief": "Bayes' rule over averaged predictions",
 }
@@ -297,7 +302,7 @@ def main() -> None:
     source.add_argument("--npz", type=Path, help="folder with c1.npz, c2.npz, c3.npz and cl.npz")
     source.add_argument("--labels", type=Path, help="Parquet file with the human labels; the images as cifar10")
     command.add_argument("--column", default="worse_label", choices=["worse_label", "aggre_label"])
-    command.add_argument("--variants", nargs="+", default=["memory"], help=", ".join(VARIANTS))
+    command.add_argument("--variants", nargs="+", default=["posterior"], help=", ".join(VARIANTS))
     command.add_argument("--seeds", type=int, nargs="+", default=[0])
     command.add_argument("--epochs", type=int, help="in place of the variant's own")
     command.add_argument("--rows", type=int, help="the first so many rows alone, to try it out")

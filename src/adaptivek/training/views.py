@@ -84,7 +84,8 @@ class StrongViews:
                 "StrongViews: images must be real numbers (batch, channels, height, width), got "
                 f"{images.dtype} {tuple(images.shape)}"
             )
-        self.weak_logits = self._judge(images)
+        with torch.no_grad():
+            self.weak_logits = self.average.eval()(images)
         self.targets, weights = self.criterion.judge(self.weak_logits, labels, index)
         strong, wanted = strong_view(images, chances, self.changes), weights.unsqueeze(-1) * self.targets
         if partners is not None:
@@ -94,20 +95,12 @@ class StrongViews:
         options, total = Loss(self.criterion.weight, self.criterion.label_smoothing), weights.sum()
         return options.of(log_probs, wanted).sum() / (total + (total == 0))
 
+    @torch.no_grad()
     def update(self) -> None:
         """To be called after each step of the optimiser."""
         self._ema.update()
-
-    @torch.no_grad()
-    def _judge(self, images: Tensor) -> Tensor:
-        """Logits of the averaged network, without dropout; its batch statistics are those of weak views."""
-        self.average.eval()
-        for module in self.average.modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                module.train()
-        judged: Tensor = self.average(images)
-        self.average.eval()
-        return judged
+        for mine, its in zip(self.average.buffers(), self.model.buffers(), strict=True):
+            mine.copy_(its)  # batch statistics are the network's own
 
     def state_dict(self) -> dict[str, Any]:
         """The averaged network; those of model and criterion are their own."""
