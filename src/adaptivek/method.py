@@ -74,6 +74,14 @@ class NoState(NamedTuple):
 StateT = TypeVar("StateT", bound=tuple[Tensor, ...])
 
 
+class EarlyNoise(NamedTuple):
+    """Which share of the labels looked noisy before they were memorised. NaN where that cannot be told."""
+
+    first_visits: Tensor  #: in the first visits of each row
+    least: Tensor  #: so much at least, by rows that had never been learned from
+    most: Tensor  #: so much at most, by the same
+
+
 class Method(ABC, Generic[StateT]):
     """Decides how much each sample of a mini-batch counts, and what is learned from it.
 
@@ -148,11 +156,8 @@ class Method(ABC, Generic[StateT]):
         """The loss up to which samples of the last batch were kept, where the method has such a number."""
         return None
 
-    def early_noise(self, state: StateT) -> Tensor | None:
-        """Which share of the labels looked noisy in the first visits, where the method counts that.
-
-        The noise ratio is taken to be known where about as much looks noisy now. NaN where it is too soon to tell.
-        """
+    def early_noise(self, state: StateT) -> EarlyNoise | None:
+        """Which share of the labels looked noisy early on, where the method counts that."""
         return None
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..backend.checks import check_number
-from ..method import Batch, Decision, Method, Task, observed
+from ..method import Batch, Decision, EarlyNoise, Method, Task, observed
 from .confusion import count_confusion, no_counts, odds_and_trust, right_and_predicted
 from .elr import pull
 from .label_memory import HORIZON, TINY
@@ -22,7 +22,8 @@ GROWTH = 0.7  # a memory of n visits is 1 - 0.7^n of the prediction, as ELR's, w
 FEW = 5  # visits for which predictions are as good as held-out ones, before noisy labels are memorised
 LEARNED = 0.25  # confidence, 0 by chance and 1 if certain, from which on a class counts as learned
 SLACK = 0.05  # by how much less noise than at first may be found and tell nothing
-LEARNING = 5  # times what was learned between half and quarter may be learned until the second visits; digits: 4.7
+LEARNING = 5  # times what was learned between half and quarter may be learned later on
+CLOSE = 0.1  # by so much in all, or less, where what rows show that were never learned from is to be told
 ENOUGH = 100  # confident rows, whose share of noisy labels is then known to about five points
 
 
@@ -34,7 +35,6 @@ class LabelPosteriorState(NamedTuple):
     moments: Tensor  #: (2, classes) mean and mean square of the confidence of the last rows of each class
     early: Tensor  #: (2,) confident rows of the first visits: how many were labelled otherwise, and how many there were
     unseen: Tensor  #: (2, 2) the same of the very first visits: of about the last quarter of the first epoch, and half
-    seen_once: Tensor  #: (2,) the same of the second visits, until there are as many as in that quarter
     doubt: Tensor  #: mean doubt of the labels of about the last epoch
     horizon: Tensor  #: samples that the counts look back on: the size of the training set
 
@@ -91,7 +91,6 @@ class LabelPosterior(Method[LabelPosteriorState]):
             torch.stack([flat, flat.square()]),
             torch.zeros(2),
             torch.zeros(2, 2),
-            torch.zeros(2),
             torch.tensor(0.0),
             torch.tensor(float(task.rows or HORIZON)),
         )
@@ -122,10 +121,9 @@ class LabelPosterior(Method[LabelPosteriorState]):
         of_last_epoch = (batch.n_valid / state.horizon).clamp(max=1)
         expected = (counted * p.gather(-1, at_found).squeeze(-1)).to(state.expected.dtype)
         pairs = counted * torch.stack([found != batch.labels, torch.ones_like(batch.valid)])
-        new, second = (visits == 0).squeeze(-1), (visits == 1).squeeze(-1)
+        new = (visits == 0).squeeze(-1)
         share = (new * batch.valid).sum(-1) / state.horizon
         left = (1 - torch.stack([4 * share, 2 * share])).clamp(min=0).unsqueeze(-1)
-        fewer = state.seen_once[1] < state.unseen[0, 1]
         believed = (posterior * label).sum(-1).clamp(0, 1)
         doubt = ((1 - believed) * batch.valid).sum(-1) / batch.n_valid.clamp(min=1)
         return Decision(
@@ -138,26 +136,29 @@ class LabelPosterior(Method[LabelPosteriorState]):
                 "moments": count_moments(state.moments, found, confidence, batch.valid),
                 "early": state.early + (first * pairs).sum(-1),
                 "unseen": left * state.unseen + (new * pairs).sum(-1),
-                "seen_once": state.seen_once + fewer * (second * pairs).sum(-1),
                 "doubt": state.doubt + of_last_epoch * (doubt - state.doubt),
             },
             targets=targets / targets.sum(-1, keepdim=True),
             confidence=believed,
         )
 
-    def early_noise(self, state: LabelPosteriorState) -> Tensor:
-        """What the first visits have shown, and what a single one had made the network memorise before that.
+    def early_noise(self, state: LabelPosteriorState) -> EarlyNoise:
+        """What the first visits have shown, and rows that had never been learned from, late in the first epoch.
 
-        The last rows of the first epoch and the first ones of the second see about the same network, but these have
-        been learned from: what looks noisy among the ones and not among the others has been memorised, as far as it
-        is more than the network has learned in between. That is judged by what it learned just before.
+        Those look noisy if they are, or if the network had more to learn. How much more is judged by what it learned
+        just before; where that is much they tell nothing. Where it does hardly better than chance there is no telling
+        the one from the other.
         """
         quarter, half = (state.unseen[:, 0] / state.unseen[:, 1]).unbind()
-        learning = SLACK + LEARNING * (half - quarter).clamp(min=0)
-        at_once = (quarter - state.seen_once[0] / state.seen_once[1] - learning).clamp(min=0)
-        at_once = at_once.where(state.seen_once[1] >= ENOUGH, 0.0)
+        learning = LEARNING * (half - quarter).clamp(min=0)
+        settled = (state.unseen[0, 1] >= ENOUGH) & (learning <= CLOSE)
+        beyond_chance = quarter <= min(0.5, 0.9 * (1 - 1 / len(state.expected)))
         known = (state.early[1] >= ENOUGH) & ~still_learning(state.confusion, state.expected)
-        return (state.early[0] / state.early[1] + at_once).where(known, math.nan)
+        return EarlyNoise(
+            (state.early[0] / state.early[1]).where(known, math.nan),
+            (quarter - learning).where(settled, math.nan),
+            quarter.where(settled & beyond_chance, math.nan),
+        )
 
     def _visit(self, before: Tensor | None, visits: Tensor | None, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """How often each row was seen, (B, 1), and its remembered predictions before today's and with them."""
