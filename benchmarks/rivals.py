@@ -25,7 +25,7 @@ from adaptivek.methods import METHODS, needs, passes, told_noise_ratio
 
 RECIPE = Recipe(epochs=50, warmup_epochs=20, batch_size=20, learning_rate=0.1, decay_every=20)
 RATES = {
-    **dict.fromkeys(("curriculum", "cyclical-curriculum", "dlt", "elr", "jocor"), 0.05),
+    **dict.fromkeys(("anl", "curriculum", "cyclical-curriculum", "dlt", "elr", "jocor"), 0.05),
     **dict.fromkeys(("bare", "median-tgd"), 0.02),
 }
 VARIANTS = ("elr:strength=1,beta=0.9",)  # what ELR's authors use for directed noise

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .criterion import Selection as Selection
 from .method import Batch as Batch
 from .method import Decision as Decision
+from .method import EarlyNoise as EarlyNoise
 from .method import Method as Method
 from .method import Task as Task
 from .methods import ANL as ANL
