@@ -19,7 +19,6 @@ from ..method import EarlyNoise, Method
 from ..step import Memory
 
 CLOSE = 0.1  # by how much more or less noise may have been found in the first visits
-SLACK = 0.05  # by how much less than there is at least may look noisy, and tell nothing
 NOTHING = "no label has been judged yet"
 
 
@@ -27,7 +26,7 @@ def noise_ratio(method: Method[Any], memory: Memory) -> Tensor:
     """NaN where it cannot be known. Does not wait for the device."""
     now, early = _shares(method, memory)
     both = torch.minimum(now, early.first_visits).where((now - early.first_visits).abs() <= CLOSE, math.nan)
-    return ((early.least + early.most) / 2).where(now < early.least - SLACK, both)
+    return ((early.least + early.most) / 2).where(now < early.least, both)
 
 
 def why_unknown(method: Method[Any], memory: Memory) -> str:
@@ -37,11 +36,11 @@ def why_unknown(method: Method[Any], memory: Memory) -> str:
     now, early = _shares(method, memory)
     if now.isnan():
         return NOTHING
-    if now < early.least - SLACK:
+    if now < early.least:
         looked = f"{float(early.least):.0%} of the labels or more looked noisy before they were learned from"
         return f"{looked}, {float(now):.0%} do now: noisy labels have been memorised, or hard ones learned"
     if early.first_visits.isnan():
-        return "too few rows have been seen a second time, or the network is still learning"
+        return "too few rows have been seen again, or the network is still learning"
     change = f"{float(early.first_visits):.0%} of the labels looked noisy in the first visits, {float(now):.0%} do now"
     if now < early.first_visits:
         return f"{change}: noisy labels have been memorised, or hard ones learned"

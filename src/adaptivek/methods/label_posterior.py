@@ -154,6 +154,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
         settled = (state.unseen[0, 1] >= ENOUGH) & (learning <= CLOSE)
         beyond_chance = quarter <= min(0.5, 0.9 * (1 - 1 / len(state.expected)))
         known = (state.early[1] >= ENOUGH) & ~still_learning(state.confusion, state.expected)
+        known &= ~(learning > CLOSE) | (state.visits.mean() >= FEW)  # nor do few visits if there was much to learn
         return EarlyNoise(
             (state.early[0] / state.early[1]).where(known, math.nan),
             (quarter - learning).where(settled, math.nan),
