@@ -1,12 +1,13 @@
 """The noise ratio that the default reports at the end of training, beside the true one.
 
-    python benchmarks/noise_found.py run --datasets digits sarcasm 20newsgroups imdb
+    python benchmarks/noise_found.py run --datasets digits sarcasm 20newsgroups imdb hotel
     python benchmarks/noise_found.py table
 
 The recipes of `adaptivek bench`. "all doubt" is one minus the mean confidence in the labels of the last steps, which is
 what was reported before; "reported" is `Selection.noise_ratio`, which may be NaN, and then there is a reason. One line
 of JSON for each setting; those that are there are not run again. The limits of the rule were chosen on digits, Sarcasm,
-20 newsgroups and some data sets of benchmarks/real.py; the last of them with a look at IMDB too.
+20 newsgroups and some data sets of benchmarks/real.py; the last of them with a look at IMDB and the first epochs of
+Hotel reviews too.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def table(lines: Sequence[Line]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("run", "table"))
-    parser.add_argument("--datasets", nargs="+", default=["digits", "sarcasm", "20newsgroups", "imdb"])
+    parser.add_argument("--datasets", nargs="+", default=["digits", "sarcasm", "20newsgroups", "imdb", "hotel"])
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
