@@ -51,7 +51,8 @@ def run(dataset: str, rate: float, seed: int, root: Path | None, device: str) ->
     x, network = data.x, make_model(spec.recipe.network, data.inputs, data.classes, seed)
     if spec.recipe.augment:  # such a network is cross-trained as benchmarks/two_stages.py does it
         plan = TWO_STAGES["cifar10n"]
-        x, network = (each.to(memory_format=torch.channels_last) for each in (x.to(find_device(device)), network))
+        x = x.to(find_device(device), memory_format=torch.channels_last)
+        network = network.to(memory_format=torch.channels_last)
     else:
         plan = dataclasses.asdict(suited(PLANS["text" if data.vocabulary else "image"], len(job.labels)))
     audit = adaptivek.audit(TensorDataset(x, job.labels), None, network, device=device, **plan | {"seed": seed})

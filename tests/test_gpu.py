@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import warnings
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -339,21 +338,3 @@ def test_a_large_network_alone_in_bfloat16():
         records = [epoch[0] for epoch in Stack([prepare(RunSpec("cifar10", method, recipe=recipe), data)], "cuda")]
         assert records[-1].test_accuracy > 0.8
         assert records[-1].train_loss < records[0].train_loss / 2
-
-
-def test_an_audit_takes_images_that_are_on_the_device():
-    """As if they were on the host: the same rows are alike, and training reads them where they are."""
-    draw = torch.Generator().manual_seed(0)
-    labels = torch.arange(120) % 3
-    images = torch.randn(120, 1, 8, 8, generator=draw) + labels.view(-1, 1, 1, 1)
-    images[1] = images[0]
-    noise = labels.clone()
-    noise[:9] = (noise[:9] + 1) % 3
-    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
-    plan = {"epochs": 4, "batch_size": 20, "learning_rate": 1e-2, "precision": "float32", "device": "cuda"}
-    found = [
-        adaptivek.audit(torch.utils.data.TensorDataset(x, noise), None, network, **plan)
-        for x in (images, images.cuda())
-    ]
-    np.testing.assert_allclose(found[0].predictions, found[1].predictions, atol=1e-5)
-    assert found[0].noise_ratio == pytest.approx(found[1].noise_ratio, abs=1e-3)

@@ -23,7 +23,7 @@ FEW = 5  # visits for which predictions are as good as held-out ones, before noi
 LEARNED = 0.25  # confidence, 0 by chance and 1 if certain, from which on a class counts as learned
 SLACK = 0.05  # by how much less noise than at first may be found and tell nothing
 LEARNING = 5  # times what was learned between half and quarter may be learned later on
-CLOSE = 0.1  # by so much in all, or less, where what rows show that were never learned from is to be told
+SETTLED = 0.1  # by how much less may look noisy later on, once a network has learned most of what it will
 ENOUGH = 100  # confident rows, whose share of noisy labels is then known to about five points
 
 
@@ -151,10 +151,10 @@ class LabelPosterior(Method[LabelPosteriorState]):
         """
         quarter, half = (state.unseen[:, 0] / state.unseen[:, 1]).unbind()
         learning = LEARNING * (half - quarter).clamp(min=0)
-        settled = (state.unseen[0, 1] >= ENOUGH) & (learning <= CLOSE)
+        settled = (state.unseen[0, 1] >= ENOUGH) & (learning <= SETTLED)
         beyond_chance = quarter <= min(0.5, 0.9 * (1 - 1 / len(state.expected)))
         known = (state.early[1] >= ENOUGH) & ~still_learning(state.confusion, state.expected)
-        known &= ~(learning > CLOSE) | (state.visits.mean() >= FEW)  # nor do few visits if there was much to learn
+        known &= ~(learning > SETTLED) | (state.visits.mean() >= FEW)  # while much is learned, all looks noisy
         return EarlyNoise(
             (state.early[0] / state.early[1]).where(known, math.nan),
             (quarter - learning).where(settled, math.nan),
