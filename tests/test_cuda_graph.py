@@ -28,10 +28,10 @@ class StandIn:
         self.row.copy_(self.run())
 
 
-def make(text: str) -> adaptivek.Selection:
+def make(text: str, **options: object) -> adaptivek.Selection:
     clean = torch.arange(ROWS) % 3 > 0
     truth = {"clean": clean} if text == "oracle" else {}
-    criterion = adaptivek.Selection(text, warmup=2, rows=ROWS, classes=5, **truth)
+    criterion = adaptivek.Selection(text, warmup=2, rows=ROWS, classes=5, **truth, **options)
     if criterion.method.needs_epochs:
         criterion.start_epoch(0, swept(criterion.method, ROWS))
     return criterion
@@ -47,8 +47,8 @@ def batch(seed: int, size: int = 24):
 
 @pytest.fixture
 def criterion_that_replays(monkeypatch):
-    def make_one(text: str) -> adaptivek.Selection:
-        criterion = make(text)
+    def make_one(text: str, **options: object) -> adaptivek.Selection:
+        criterion = make(text, **options)
 
         def record(run):
             before = [buffer.clone() for buffer in criterion.buffers()]
@@ -100,6 +100,34 @@ def test_replayed_equals_eager(text, half, criterion_that_replays):
     # logits, and losses unless they are not enough, in two shapes, before and after the buffers were replaced
     assert len(graphs) == (4 if eager.takes_logits else 8)
     assert all(graph.graph.replays > 0 for graph in graphs)
+
+
+@pytest.mark.parametrize("options", [{}, {"table_classes": 3}])
+@pytest.mark.parametrize("text", ["elr", "label-memory", "label-posterior", "plc", "sat"])
+def test_tables_on_the_host_are_lent_to_a_replay(text, options, criterion_that_replays):
+    """With rows that come twice in a batch, and a shape that comes and goes."""
+    replayed, eager = criterion_that_replays(text, table_device="cpu", **options), make(text, **options)
+    for number in range(24):
+        if number % 6 == 0:
+            for criterion in (replayed, eager):
+                criterion.start_epoch(number // 6)
+        logits, target, index = batch(number, 16 if number % 5 == 4 else 24)
+        index[3:6] = index[0]
+        gradients = []
+        for criterion, on in ((replayed, True), (eager, False)):
+            criterion_that_replays.on[0] = on
+            x = logits.clone().requires_grad_()
+            criterion(x, target, index).backward()
+            gradients.append(x.grad)
+        torch.testing.assert_close(*gradients)
+        torch.testing.assert_close(replayed.confidence, eager.confidence)
+    for name, value in eager.state_dict().items():
+        torch.testing.assert_close(replayed.state_dict()[name], value)
+    start = make(text, **options)
+    assert not torch.equal(
+        eager.get_buffer(f"state_{eager.method.tables[0]}"), start.get_buffer(f"state_{eager.method.tables[0]}")
+    )
+    assert sorted(graph.graph.replays for graph in replayed._replay._graphs.values()) == [2, 18]
 
 
 def test_small_gradients_survive_half_precision(criterion_that_replays):

@@ -266,8 +266,12 @@ def test_on_a_gpu_it_is_as_with_the_tables_there(name, options):
             for criterion in (found, expected):
                 criterion.start_epoch(seed // 3)
         logits, labels, rows = on_gpu(seed)
-        loss = found(logits, labels, rows.cpu() if seed < 20 else rows)
-        torch.testing.assert_close(loss, expected(logits, labels, rows), rtol=1e-3, atol=1e-4)
+        logits.requires_grad_()
+        loss, other = found(logits, labels, rows.cpu() if seed < 20 else rows), expected(logits, labels, rows)
+        torch.testing.assert_close(loss, other, rtol=1e-3, atol=1e-4)
+        (one,), (another,) = torch.autograd.grad(loss, logits), torch.autograd.grad(other, logits)
+        torch.testing.assert_close(one, another, rtol=1e-3, atol=1e-4)
+    assert len(found._replay._graphs) == 1, "no step was recorded"
     table = found.method.tables[-1]
     assert not getattr(found.memory.state, table).is_cuda
     if not options:
@@ -296,10 +300,11 @@ def test_on_a_gpu_no_step_waits_for_what_the_device_has_to_do():
 
 
 def test_each_row_is_lent_once():
+    """In blocks of the size of the batch, whatever rows it has: a recorded step is replayed on them."""
     criterion = make("elr", table_device="cpu")
     rows = torch.tensor([7, 2, 7, -1, 2, 29, ROWS])
-    block, inputs, lent = host.lend(criterion.method, criterion.memory, Inputs(logits=torch.zeros(7, 6), rows=rows))
-    assert lent.tolist() == [0, 2, 7, 29]
-    assert block.state.targets.shape == (4, CLASSES)
-    assert inputs.places.tolist() == [2, 1, 2, -1, 1, 3, -1]
-    assert inputs.rows.tolist() == [7, 2, 7, 0, 2, 29, 29]
+    lent = host.lend(criterion._tables(), rows, torch.device("cpu"))
+    assert lent.rows.tolist() == [0, 2, 7, 29]
+    assert [block.shape for block in lent.blocks] == [(7, CLASSES)]
+    assert lent.places.tolist() == [2, 1, 2, -1, 1, 3, -1]
+    assert lent.asked.tolist() == [7, 2, 7, 0, 2, 29, 29]

@@ -13,6 +13,7 @@ from torch import Tensor
 from .backend import checks, noise_found
 from .backend.cuda_graph import Function, Replay, replayable
 from .backend.distributed import ProcessGroup, for_averaging, gather, process_group
+from .backend.host import take_back
 from .backend.module import MethodModule
 from .backend.start import earlier_predictions
 from .backend.values import has_values
@@ -297,8 +298,8 @@ class Selection(MethodModule):
 
     def _run(self, function: Function, shape: torch.Size, x: Tensor, *others: Tensor | None) -> Tensor:
         self._move_to(x.device)
-        if self.cuda_graph and replayable(x) and process_group(self.distributed) is None and not self._on_host:
-            loss, decided = self._replay(function, self._replay_key(), x, *others)
+        if self.cuda_graph and replayable(x) and process_group(self.distributed) is None:
+            loss, decided = self._replayed(function, x, *others)
         else:
             loss, decided = function(x, *others)
         self._last.decided, self._last.shape = decided, shape
@@ -306,37 +307,53 @@ class Selection(MethodModule):
             self._report()
         return loss
 
-    def _from_losses(self, losses: Tensor, mask: Tensor | None, index: Tensor | None) -> tuple[Tensor, Tensor]:
-        losses = losses.float() if losses.dtype in HALF else losses
-        return self._judge(Inputs(losses=losses.flatten(), mask=_flat(mask), rows=_flat(index)))
+    def _replayed(self, function: Function, x: Tensor, *others: Tensor | None) -> tuple[Tensor, Tensor]:
+        lent = self._lend(_flat(others[-1])) if self._on_host else None
+        if lent is None:
+            return self._replay(function, self._replay_key(), x, *others)
+        given = (*others[:-1], lent.asked, lent.places, *lent.blocks)
+        result = self._replay(function, self._replay_key(), x, *given, changing=len(lent.blocks))
+        self._late = take_back(self._tables(), lent)
+        return result
 
-    def _from_output(self, output: Tensor, target: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _from_losses(
+        self, losses: Tensor, mask: Tensor | None, index: Tensor | None, places: Tensor | None = None, *blocks: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        losses = losses.float() if losses.dtype in HALF else losses
+        return self._judge(Inputs(losses.flatten(), mask=_flat(mask), rows=_flat(index), places=places), blocks)
+
+    def _from_output(
+        self, output: Tensor, target: Tensor, index: Tensor | None, places: Tensor | None = None, *blocks: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """For methods that look at losses alone: nothing of the size of the logits is copied or gathered."""
         mask = None if target.is_floating_point() else target != IGNORE
-        return self._from_losses(cross_entropy(output, target), mask, index)
+        return self._from_losses(cross_entropy(output, target), mask, index, places, *blocks)
 
-    def _from_logits(self, output: Tensor, target: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _from_logits(
+        self, output: Tensor, target: Tensor, index: Tensor | None, places: Tensor | None = None, *blocks: Tensor
+    ) -> tuple[Tensor, Tensor]:
         several = int(outputs(self.method) > 1)  # in an axis before all others, which stays
         flat, rows = output.dim() == 2 + several, _flat(index)  # else there is a sample for each token, or pixel
         logits = output if flat else output.movedim(1 + several, -1).flatten(several, -2)
+        inputs = Inputs(logits=logits, rows=rows, places=places)
         if target.is_floating_point():
-            return self._judge(Inputs(logits=logits, targets=target.movedim(1, -1).flatten(0, -2), rows=rows))
-        return self._judge(Inputs(logits=logits, labels=target.flatten(), rows=rows))
+            return self._judge(inputs._replace(targets=target.movedim(1, -1).flatten(0, -2)), blocks)
+        return self._judge(inputs._replace(labels=target.flatten()), blocks)
 
-    def _judge(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    def _judge(self, inputs: Inputs, blocks: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         """Judge a batch and remember it: the loss to minimise, and what was decided, in a row."""
-        loss, outcome, _, mine = self._step(inputs)
+        loss, outcome, _, mine = self._step(inputs, blocks)
         decided = outcome.weights[..., mine].flatten()
         if outcome.confidence is not outcome.weights:
             decided = torch.cat([decided, outcome.confidence[..., mine].flatten()])
         return loss, decided
 
-    def _step(self, inputs: Inputs) -> tuple[Tensor, Outcome, Tensor | None, slice]:
+    def _step(self, inputs: Inputs, blocks: tuple[Tensor, ...] = ()) -> tuple[Tensor, Outcome, Tensor | None, slice]:
         """Judge a batch, of all ranks, and remember it: the loss, what was decided, targets, and this rank's part."""
         group, mine = process_group(self.distributed), slice(None)
         if group is not None:
             inputs, mine = gather(group, inputs)
-        loss, outcome, targets = self._advance(inputs, Loss(self.weight, self.label_smoothing))
+        loss, outcome, targets = self._advance(inputs, Loss(self.weight, self.label_smoothing), blocks)
         return loss if group is None else for_averaging(loss, group), outcome, targets, mine
 
     def _replay_key(self) -> Hashable:

@@ -52,7 +52,7 @@ class Inputs(NamedTuple):
     targets: Tensor | None = None  #: (B, classes) class probabilities, in place of labels
     mask: Tensor | None = None  #: (B,) bool: what counts
     rows: Tensor | None = None  #: (B,) row numbers
-    #: (B,) where their entries are, in tables that hold those of the batch alone; -1: there is no such row
+    #: (B,) where their entries are, in blocks that hold those of the batch alone; -1: there is no such row
     places: Tensor | None = None
 
 

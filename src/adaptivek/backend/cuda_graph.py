@@ -36,8 +36,9 @@ class _Graph(NamedTuple):
 class Replay:
     """Runs a function and its gradient as a CUDA graph, one per key and shapes, after a few plain calls.
 
-    The function may change tensors that are not among its inputs, in place; whatever else it depends on
-    must be in the key. What is too large for a graph takes so long that launches do not matter, and runs as it is.
+    The function may change tensors in place: such as are not among its inputs, and those of them that come last, so
+    many as ``changing`` says. Whatever else it depends on must be in the key. What is too large for a graph takes so
+    long that launches do not matter, and runs as it is.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,9 @@ class Replay:
     def __reduce__(self) -> tuple[type[Replay], tuple[()]]:
         return Replay, ()  # a copy, or what comes out of a file, captures anew
 
-    def __call__(self, function: Function, key: Hashable, x: Tensor, *others: Tensor | None) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, function: Function, key: Hashable, x: Tensor, *others: Tensor | None, changing: int = 0
+    ) -> tuple[Tensor, Tensor]:
         key = (function.__name__, key, *(None if t is None else (t.shape, t.dtype) for t in (x, *others)))
         graph = self._graphs.get(key)
         if graph is None:
@@ -62,6 +65,10 @@ class Replay:
             if held is not None and given is not None:
                 held.copy_(given)
         graph.graph.replay()
+        first = len(others) - changing
+        for held, given in zip(graph.inputs[1 + first :], others[first:], strict=True):
+            if held is not None and given is not None:
+                given.copy_(held)
         row = graph.row.clone()  # the next replay writes over it, perhaps before backward
         return _Known.apply(x, row, graph.split), row[1 : graph.split]  # type: ignore[no-untyped-call]
 

@@ -1,20 +1,30 @@
 """Tables that stay in the host's memory, where a GPU has no room for them, while all else is on the GPU.
 
-A step is given a block in place of the tables: the entries of the batch's rows, on its own device. What it writes there
-is copied back while training goes on, and put into the tables before anybody reads them again. So the host waits only
-for the step before, and the GPU for nobody. On a CPU it is the same, with nothing to wait for.
+A step is given blocks in place of the tables: the entries of the batch's rows, on its own device, as many as the batch
+has samples, so that a recorded step can be replayed on them. What it writes there is copied back while training goes
+on, and put into the tables before anybody reads them again. So the host waits only for the step before, and the GPU for
+nobody. On a CPU it is the same, with nothing to wait for.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from ..method import Method
-from ..step import Inputs, Memory
+from ..step import Inputs
 from .values import has_values
+
+
+class Lent(NamedTuple):
+    """What a step is given of the tables."""
+
+    rows: Tensor  #: (U,) on the host: those of the batch, each once
+    asked: Tensor  #: (B,) row number of each sample
+    places: Tensor  #: (B,) where its entry is in the blocks; -1: there is no such row
+    blocks: tuple[Tensor, ...]  #: (B, ...) of each table: U entries, and others that nobody looks at
 
 
 class Late(NamedTuple):
@@ -43,30 +53,30 @@ def check_eager(inputs: Inputs) -> None:
         )
 
 
-def lend(method: Method[Any], memory: Memory, inputs: Inputs) -> tuple[Memory, Inputs, Tensor | None]:
-    """Memory and inputs for a step on a block of the tables, and the rows that the block has; None: there are none.
+def lend(tables: tuple[Tensor, ...], asked: Tensor | None, device: torch.device) -> Lent | None:
+    """Entries of the rows that are ``asked`` for, (B,), on a device; None: of no row, or of tables that have none.
 
     Waits for the device where the row numbers are there.
     """
-    number = len(getattr(memory.state, method.tables[0]))
-    if inputs.rows is None or not number:
-        return memory, inputs, None
-    device, asked = memory.tally.step.device, inputs.rows.cpu()
+    number = len(tables[0])
+    if asked is None or not number:
+        return None
+    asked = asked.cpu()
     found = asked.clamp(0, number - 1)
     rows, places = torch.unique(found, return_inverse=True)
-    rows = rows if len(rows) else rows.new_zeros(1)  # a table without rows is one that was never told how many
-    block = {name: _to(device, getattr(memory.state, name)[rows]) for name in method.tables}
-    inputs = inputs._replace(rows=_to(device, found), places=_to(device, places.where(found == asked, -1)))
-    return memory._replace(state=memory.state._replace(**block)), inputs, rows
+    # never without entries: a table without rows is one that was never told how many
+    padded = F.pad(rows, (0, max(len(asked), 1) - len(rows)))
+    blocks = tuple(_to(device, table[padded]) for table in tables)
+    return Lent(rows, _to(device, found), _to(device, places.where(found == asked, -1)), blocks)
 
 
-def take_back(names: tuple[str, ...], memory: Memory, block: Memory, rows: Tensor) -> Late:
-    """What a step has written into these tables of its block, to be written into those of the memory later on."""
-    device = block.tally.step.device
+def take_back(tables: tuple[Tensor, ...], lent: Lent) -> Late:
+    """What a step has written into its blocks, to be written into the tables later on."""
+    number, on_gpu = len(lent.rows), lent.places.is_cuda
     # to pinned memory, where it does not wait
-    entries = tuple(getattr(block.state, name).to("cpu", non_blocking=device.type == "cuda") for name in names)
-    arrived = torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
-    return Late(rows, tuple(getattr(memory.state, name) for name in names), entries, arrived)
+    entries = tuple(block[:number].to("cpu", non_blocking=on_gpu) for block in lent.blocks)
+    arrived = torch.cuda.current_stream(lent.places.device).record_event() if on_gpu else None
+    return Late(lent.rows, tables, entries, arrived)
 
 
 def _to(device: torch.device, x: Tensor) -> Tensor:

@@ -81,18 +81,36 @@ class MethodModule(nn.Module):
         values: list[Any] = [self._buffers[name] for name in self._names[: len(Tally._fields)]]
         return Tally(*values)
 
-    def _advance(self, inputs: Inputs, loss: Loss) -> tuple[Tensor, Outcome, Tensor | None]:
-        """Make a step and remember it: the loss to minimise, what was decided, and what is learned for the labels."""
-        if self._on_host:
+    def _advance(
+        self, inputs: Inputs, loss: Loss, blocks: tuple[Tensor, ...] = ()
+    ) -> tuple[Tensor, Outcome, Tensor | None]:
+        """Make a step and remember it: the loss to minimise, what was decided, and what is learned for the labels.
+
+        It is remembered in the tables, or in ``blocks`` that have been lent of them.
+        """
+        lent = None
+        if self._on_host and not blocks:
             host.check_eager(inputs)  # before anything waits
+            lent = self._lend(inputs.rows)
+            if lent is not None:
+                inputs, blocks = inputs._replace(rows=lent.asked, places=lent.places), lent.blocks
         memory = self.memory
-        block, inputs, rows = host.lend(self.method, memory, inputs) if self._on_host else (memory, inputs, None)
-        value, outcome, targets = step_with_targets(self.method, block, inputs, loss=loss, window=self.window)
-        remember(self.method, block, outcome)
-        if rows is not None:
-            written = tuple(name for name in self.method.tables if name in outcome.update)
-            self._late = host.take_back(written, memory, block, rows)
+        if blocks:
+            lent_tables = dict(zip(self.method.tables, blocks, strict=True))
+            memory = memory._replace(state=memory.state._replace(**lent_tables))
+        value, outcome, targets = step_with_targets(self.method, memory, inputs, loss=loss, window=self.window)
+        remember(self.method, memory, outcome)
+        if lent is not None:
+            self._late = host.take_back(self._tables(), lent)
         return value, outcome, targets
+
+    def _lend(self, rows: Tensor | None) -> host.Lent | None:
+        """Blocks of the tables on the host for these rows."""
+        self._settle()
+        return host.lend(self._tables(), rows, self.tally_epoch.device)
+
+    def _tables(self) -> tuple[Tensor, ...]:
+        return tuple(self.get_buffer(name) for name in self._on_host)
 
     def _settle(self) -> None:
         """Have what the last step wrote into tables on the host stand there."""
