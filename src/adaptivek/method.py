@@ -199,6 +199,29 @@ def at_class(classes: Tensor, like: Tensor) -> Tensor:
     return classes.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)
 
 
+def add_label_(values: Tensor, batch: Batch, share: Tensor) -> Tensor:
+    """Add a share, (B, 1) or (), of the observed labels to ``values`` (..., B, classes), in place.
+
+    With many classes each pass over all of them takes time, and a label is but one of them.
+    """
+    if batch.targets is not None:
+        return values.addcmul_(share, batch.targets)
+    at_label = _at_label(values, batch)
+    return values.scatter_add_(-1, at_label, share.to(values.dtype).expand(at_label.shape))
+
+
+def of_label(values: Tensor, batch: Batch) -> Tensor:
+    """The mean of ``values`` (..., B, classes) over the observed labels, (..., B): of one label, its value."""
+    if batch.targets is not None:
+        return (values * batch.targets).sum(-1)
+    return values.gather(-1, _at_label(values, batch)).squeeze(-1)
+
+
+def _at_label(values: Tensor, batch: Batch) -> Tensor:
+    assert batch.labels is not None
+    return batch.labels.expand(values.shape[:-1]).unsqueeze(-1)
+
+
 def log_prob(logits: Tensor, classes: Tensor) -> Tensor:
     """The log-probability of one class for each sample, (..., B), from logits (..., B, classes)."""
     return F.log_softmax(logits, -1).gather(-1, classes.unsqueeze(-1)).squeeze(-1)

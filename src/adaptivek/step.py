@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .backend import compact, fitting, tables
 from .backend.opaque import opaque
-from .method import Batch, Method, Task, observed, outputs
+from .method import Batch, Method, Task, add_label_, observed, outputs
 
 HALF = (torch.float16, torch.bfloat16)  # too coarse to add up
 IGNORE = -100  # the label PyTorch and Hugging Face give to what must not count
@@ -69,7 +69,7 @@ class Loss(NamedTuple):
         if self.weight is not None:
             targets = targets * self.weight
         # a class that is ruled out by a logit of minus infinity has no say
-        return (-targets * log_probs.masked_fill(log_probs == -math.inf, 0.0)).sum(-1)
+        return -(targets * F.threshold(log_probs, -math.inf, 0.0)).sum(-1)
 
     def norm(self, targets: Tensor) -> Tensor | None:
         """What each sample adds to the number that losses are divided by, (B,); None: 1."""
@@ -160,7 +160,7 @@ def step_with_targets(
         confidence = weights if decision.confidence is None else _where(selecting, decision.confidence, batch)
         targets = decision.targets
         if targets is not None:
-            targets = torch.where(selecting, targets.detach(), observed(batch))
+            targets = _or_observed(selecting, targets.detach(), batch)
     losses, norm = _to_minimise(batch, log_probs, decision.losses, targets, selecting, loss)
     losses = losses.where(batch.valid, 0.0)  # where, never a product with 0: 0 * inf is NaN
     sums = (weights if norm is None else weights * norm).sum(-1, dtype=torch.float32)
@@ -304,6 +304,13 @@ def _where(selecting: Tensor, decided: Tensor, batch: Batch) -> Tensor:
     if decided is batch.valid:
         return valid
     return torch.where(selecting, decided.detach().to(valid.dtype), valid) * valid
+
+
+def _or_observed(selecting: Tensor, targets: Tensor, batch: Batch) -> Tensor:
+    """What a method wants to be learned, or the observed labels while training plainly."""
+    if batch.targets is not None:
+        return torch.where(selecting, targets, batch.targets)
+    return add_label_(targets.where(selecting, 0.0), batch, ~selecting)
 
 
 def _to_minimise(
