@@ -39,15 +39,19 @@ def count_confusion(
     return (left * confusion).flatten().scatter_add_(-1, places, added).view_as(confusion)
 
 
-def odds_and_trust(confusion: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """For each label, (B,): the odds of each class, at most 1, (B, classes), and how far it may be doubted, (B,)."""
-    at_label = labels.unsqueeze(-1)
-    totals, given = _totals_and_given(confusion, labels)
-    own = given.gather(-1, at_label)
+def odds_and_trust(confusion: Tensor, labels: Tensor, most: float = 1.0) -> tuple[Tensor, Tensor]:
+    """For each label, (B,), the odds of each class, (B, classes), and how far it may be doubted, (B,).
+
+    The odds are 1 of the label's own class, and at most ``most`` of any other.
+    """
+    right, predicted = right_and_predicted(confusion)
+    given, rate, number = _given(confusion, labels)
     # before there is anything to count, each class is observed as itself
-    share = (given.scatter(-1, at_label, own + 1) / (totals + 1)).clamp(RARE)
-    found_again = own.squeeze(-1) / (given.sum(-1) + 1)
-    return (share / share.gather(-1, at_label)).clamp(max=1), (4 * found_again - 1).clamp(0, 1)
+    own = ((right[labels] + 1) / (predicted[labels] + 1)).clamp(RARE).unsqueeze(-1)
+    # what has one value for each label, or for each class, goes first: with many classes each pass over both takes time
+    odds = rate / own * (given / (predicted + 1))
+    odds = odds.clamp(RARE / own, torch.full_like(own, most)).scatter_(-1, labels.unsqueeze(-1), 1.0)
+    return odds, (4 * right[labels] / (number + 1) - 1).clamp(0, 1)
 
 
 def right_and_predicted(confusion: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,11 +62,15 @@ def right_and_predicted(confusion: Tensor) -> tuple[Tensor, Tensor]:
     return agree, agree + predicted
 
 
-def _totals_and_given(confusion: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """How often each class was predicted, (classes,), and how often where these labels were observed, (B, classes)."""
+def _given(confusion: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """How often other classes were predicted where these labels were observed, and how often any was, (B,).
+
+    The first as two factors, of classes, (classes,) or (B, classes), and of labels, (B, 1).
+    """
     if confusion.shape[-2] == confusion.shape[-1]:
-        return confusion.sum(-1), confusion.t()[labels]
+        given = confusion.t()[labels]
+        return given, torch.ones_like(given[..., :1]), given.sum(-1)
     agree, predicted, observed = confusion.unbind(-2)
-    rate = observed / observed.sum().clamp(min=1)
-    given = rate[labels].unsqueeze(-1) * predicted
-    return agree + predicted, given.scatter(-1, labels.unsqueeze(-1), agree[labels].unsqueeze(-1))
+    rate = (observed / observed.sum().clamp(min=1))[labels]
+    number = agree[labels] + rate * (predicted.sum() - predicted[labels])
+    return predicted, rate.unsqueeze(-1), number
