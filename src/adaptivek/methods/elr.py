@@ -59,7 +59,11 @@ class ELR(Method[Targets]):
         return Decision(batch.valid, {"targets": moved}, losses=losses)
 
 
-def pull(p: Tensor, remembered: Tensor) -> Tensor:
-    """What adds the pull of ELR to the targets of a cross-entropy: minus the gradient of log(1 - <t, p>), in logits."""
+def pull(p: Tensor, remembered: Tensor, strength: Tensor | float = 1.0, part: Tensor | float = 1.0) -> Tensor:
+    """What adds the pull of ELR to the targets of a cross-entropy: minus the gradient of log(1 - <t, p>), in logits.
+
+    t is ``part`` of what is remembered. Strength and part are numbers, or (B, 1).
+    """
     agreement = (remembered * p).sum(-1, keepdim=True)
-    return p * (remembered - agreement) / (1 - agreement).clamp(min=EDGE)
+    factor = strength * part / (1 - part * agreement).clamp(min=EDGE)
+    return factor * (p * (remembered - agreement))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..backend.checks import check_number
-from ..method import Batch, Decision, EarlyNoise, Method, Task, observed
+from ..method import Batch, Decision, EarlyNoise, Method, Task, add_label_, of_label
 from .confusion import count_confusion, no_counts, odds_and_trust, right_and_predicted
 from .elr import pull
 from .label_memory import HORIZON, TINY
@@ -98,21 +98,22 @@ class LabelPosterior(Method[LabelPosteriorState]):
     def step(self, state: LabelPosteriorState, batch: Batch) -> Decision:
         assert batch.logits is not None
         assert batch.labels is not None
-        p, label = batch.logits.detach().softmax(-1), observed(batch)
-        visits, before, moved = self._visit(state.predictions, state.visits, p)
-        odds, trust = odds_and_trust(state.confusion, batch.labels)
+        p = batch.logits.detach().softmax(-1)
+        visits, said, moved = self._visit(state.predictions, state.visits, p)
+        odds, trust = odds_and_trust(state.confusion, batch.labels, MOST)
+        if batch.targets is not None:
+            odds = torch.where(batch.targets > 0, 1.0, odds)
         known = learned(state.moments) * (1 - explained(state.confusion, state.expected)).clamp(min=0)
         trust = (trust * known[batch.labels]).unsqueeze(-1)
-        odds = torch.where(label > 0, 1.0, odds.clamp(max=MOST))
         few, memorising = few_visits(visits), memorised(state.early, state.doubt)
-        posterior = (p.clamp(TINY) * before) ** (0.5 + 0.5 * torch.maximum(few, memorising)) * odds
-        posterior = posterior / posterior.sum(-1, keepdim=True)
-        targets = label + trust * visits / (self.worth + visits) * (posterior - label)
+        posterior = said ** (0.5 + 0.5 * torch.maximum(few, memorising)) * odds
+        total = posterior.sum(-1, keepdim=True)  # what it is to be divided by: below, where that is no pass of its own
+        share = trust * visits / (self.worth + visits)
+        strength = self.strength * trust * torch.maximum(few.square(), memorising)
+        targets = pull(p, moved, strength, 1 - GROWTH ** (visits + 1)).addcmul(share / total, posterior)
         # kept within 0 and 1: where predictions are certain the pull of ELR grows without bound, and training at a high
         # learning rate does not survive that
-        remembered = (1 - GROWTH ** (visits + 1)) * moved
-        strength = self.strength * torch.maximum(few.square(), memorising)
-        targets = (targets + strength * trust * pull(p, remembered)).clamp(0, 1)
+        targets = add_label_(targets, batch, 1 - share).clamp(0, 1)
 
         at_found = moved.argmax(-1, keepdim=True)
         found, confidence = at_found.squeeze(-1), moved.gather(-1, at_found).squeeze(-1)
@@ -124,7 +125,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
         new = (visits == 0).squeeze(-1)
         share = (new * batch.valid).sum(-1) / state.horizon
         left = (1 - torch.stack([4 * share, 2 * share])).clamp(min=0).unsqueeze(-1)
-        believed = (posterior * label).sum(-1).clamp(0, 1)
+        believed = (of_label(posterior, batch) / total.squeeze(-1)).clamp(0, 1)
         doubt = ((1 - believed) * batch.valid).sum(-1) / batch.n_valid.clamp(min=1)
         return Decision(
             batch.valid,
@@ -162,13 +163,14 @@ class LabelPosterior(Method[LabelPosteriorState]):
         )
 
     def _visit(self, before: Tensor | None, visits: Tensor | None, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """How often each row was seen, (B, 1), and its remembered predictions before today's and with them."""
+        """How often each row was seen, (B, 1), today's predictions times the remembered, and these with today's."""
         if before is None or visits is None:
             # no memory: as if each row had been seen once, and predicted as today
-            return torch.ones_like(p[..., :1]), p.clamp(TINY), p
+            return torch.ones_like(p[..., :1]), p.clamp(TINY).square(), p
         visits = visits.unsqueeze(-1)
-        moved = before + (1 / (visits + 1)).clamp(min=1 - self.beta) * (p - before)
-        return visits, torch.where(visits > 0, before.clamp(TINY), 1.0), moved
+        moved = torch.addcmul(before, (1 / (visits + 1)).clamp(min=1 - self.beta), p - before)
+        least = (visits == 0).to(p.dtype).clamp(TINY)  # of a row that was never seen all is 1
+        return visits, p.clamp(TINY) * before.maximum(least), moved
 
 
 def few_visits(visits: Tensor) -> Tensor:
