@@ -106,14 +106,16 @@ class LabelPosterior(Method[LabelPosteriorState]):
         known = learned(state.moments) * (1 - explained(state.confusion, state.expected)).clamp(min=0)
         trust = (trust * known[batch.labels]).unsqueeze(-1)
         few, memorising = few_visits(visits), memorised(state.early, state.doubt)
-        posterior = said ** (0.5 + 0.5 * torch.maximum(few, memorising)) * odds
+        if state.visits is not None:  # without memory the power is 1
+            said = said ** (0.5 + 0.5 * torch.maximum(few, memorising))
+        posterior = said * odds
         total = posterior.sum(-1, keepdim=True)  # what it is to be divided by: below, where that is no pass of its own
-        share = trust * visits / (self.worth + visits)
+        replaced = trust * visits / (self.worth + visits)
         strength = self.strength * trust * torch.maximum(few.square(), memorising)
-        targets = pull(p, moved, strength, 1 - GROWTH ** (visits + 1)).addcmul(share / total, posterior)
+        targets = pull(p, moved, strength, 1 - GROWTH ** (visits + 1)).addcmul(replaced / total, posterior)
         # kept within 0 and 1: where predictions are certain the pull of ELR grows without bound, and training at a high
         # learning rate does not survive that
-        targets = add_label_(targets, batch, 1 - share).clamp(0, 1)
+        targets = add_label_(targets, batch, 1 - replaced).clamp(0, 1)
 
         at_found = moved.argmax(-1, keepdim=True)
         found, confidence = at_found.squeeze(-1), moved.gather(-1, at_found).squeeze(-1)
