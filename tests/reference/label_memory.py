@@ -41,7 +41,7 @@ class LabelMemory(Rule):
         self.mistakes *= max(0.0, 1 - len(labels) / len(self.predictions))
         for c, label in zip(predicted, labels, strict=True):
             self.mistakes[c][label] += 1
-        self.confidence = np.array(believed)
+        self.confidence, self.targets = np.array(believed), targets
 
         def losses(moving):
             return -(np.array(targets) * np.log(softmax(moving))).sum(1)

@@ -26,6 +26,7 @@ from .forward import Forward as Forward
 from .gce import GCE as GCE
 from .itlm import ITLM as ITLM
 from .jocor import JoCoR as JoCoR
+from .label_control import LabelControl as LabelControl
 from .label_memory import LabelMemory as LabelMemory
 from .label_noised_trim import LabelNoisedTrim as LabelNoisedTrim
 from .label_posterior import LabelPosterior as LabelPosterior
@@ -72,6 +73,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "gce": GCE,
     "itlm": ITLM,
     "jocor": JoCoR,
+    "label-control": LabelControl,
     "label-memory": LabelMemory,
     "label-noised-trim": LabelNoisedTrim,
     "label-posterior": LabelPosterior,
