@@ -176,7 +176,12 @@ def sharded() -> None:
     """FSDP averages as DDP does; what it hides between micro-batches is refused, not miscounted."""
     from torch.distributed.fsdp import fully_shard  # from PyTorch 2.6 on
 
-    for text, options in (("label-posterior", {}), ("label-memory", {"table_classes": 4}), ("adaptive-k", {})):
+    for text, options in (
+        ("label-posterior", {}),
+        ("label-control", {}),
+        ("label-memory", {"table_classes": 4}),
+        ("adaptive-k", {}),
+    ):
         torch.manual_seed(0)
         alone = nn.Linear(6, CLASSES).double()
         model = fully_shard(copy.deepcopy(alone), mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
@@ -203,7 +208,7 @@ def sharded() -> None:
 
 def resumed() -> None:
     """Stopped and resumed on another number of processes, it is the run of one process that never stopped."""
-    for text in ("label-posterior", "label-memory:beta=0.5", "elr"):
+    for text in ("label-posterior", "label-control", "label-memory:beta=0.5", "elr"):
         torch.manual_seed(0)
         models = [nn.Linear(6, CLASSES).double() for _ in range(2)]
         models[1].load_state_dict(models[0].state_dict())

@@ -74,21 +74,22 @@ class LabelControl(Method[LabelControlState]):
         sharp = normalised(squared * (state.shares[0] / state.shares[1]))
         control = controls(batch.rows, state.horizon)
         from_memory = again * memorised(state.agreement)
+        replaced = torch.where(control, 1.0, from_memory)
 
         compared = torch.stack([~control, control]) & again & batch.valid
         agree = compared & (batch.logits.argmax(-1) == batch.labels)
         of_late = (batch.n_valid / (RECENT * state.horizon)).clamp(max=1)
         both = torch.stack([remembered, squared]) * batch.valid.unsqueeze(-1)
-        means = (both.sum(-2) / batch.n_valid.clamp(min=1) * both.shape[-1]).clamp(RAREST)
+        means = (both.sum(-2) / batch.n_valid.clamp(min=1) * both.shape[-1]).clamp(RAREST).to(state.shares.dtype)
         return Decision(
             torch.where(control, from_memory, 1.0) * batch.valid,
             {
                 **decision.update,
-                "shares": state.shares.lerp(means, (2 * of_late).clamp(max=1)),
+                "shares": state.shares + (2 * of_late).clamp(max=1) * (means - state.shares),
                 "agreement": (1 - of_late) * state.agreement + torch.stack([agree.sum(-1), compared.sum(-1)]),
             },
-            targets=decision.targets.lerp(sharp, torch.where(control, 1.0, from_memory).unsqueeze(-1)),
-            confidence=decision.confidence.lerp(of_label(sharp, batch), from_memory),
+            targets=decision.targets + replaced.unsqueeze(-1) * (sharp - decision.targets),
+            confidence=decision.confidence + from_memory * (of_label(sharp, batch) - decision.confidence),
         )
 
     def _memory(self) -> LabelMemory:

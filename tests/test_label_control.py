@@ -1,0 +1,127 @@
+"""Label control beside what the reference covers: its control group, when it acts, and that it helps on few epochs."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import adaptivek
+from adaptivek.experiments.data import load
+from adaptivek.methods.label_control import controls, memorised
+from adaptivek.noise import Symmetric, corrupt
+
+ROWS, CLASSES = 64, 4
+
+
+@pytest.mark.parametrize(
+    ("number", "least", "most"), [(160, 8, 12), (8_000, 490, 510), (50_000, 480, 544), (2_000_000, 400, 600)]
+)
+def test_so_many_rows_are_controls(number, least, most):
+    """A sixteenth, 512 at most."""
+    held = controls(torch.arange(number), torch.tensor(float(number)))
+    assert least <= int(held.sum()) <= most
+
+
+def test_controls_are_spread_over_a_data_set_that_is_sorted_by_class():
+    held = controls(torch.arange(8_000), torch.tensor(8_000.0))
+    of_each_tenth = held.view(10, 800).sum(1)
+    assert of_each_tenth.min() >= 45
+    assert of_each_tenth.max() <= 55
+
+
+@pytest.mark.parametrize(
+    ("learned", "held", "number", "expected"),
+    [
+        (0.6, 0.6, 400, 0.0),  # nothing is memorised
+        (0.5, 0.6, 400, 0.0),
+        (0.61, 0.6, 400, 0.0),  # by chance
+        (0.7, 0.6, 400, 1 - torch.tensor((-0.1 + 0.5 * (0.24 / 400) ** 0.5) / 0.03).exp().item()),
+        (1.0, 0.6, 400, 1.0),
+        (1.0, 0.0, 3, 0.0),  # too few to tell
+    ],
+)
+def test_labels_are_memorised_as_far_as_they_are_predicted_more_often(learned, held, number, expected):
+    agreement = torch.tensor([[learned * 6_000, held * number], [6_000.0, number]])
+    assert memorised(agreement).item() == pytest.approx(expected, abs=1e-4)
+
+
+def criterion_that_has_seen(agreement: torch.Tensor) -> adaptivek.Selection:
+    criterion = adaptivek.Selection("label-control", rows=ROWS, classes=CLASSES)
+    criterion.state_predictions.copy_(0.5 * torch.rand(ROWS, CLASSES).softmax(1))
+    criterion.state_agreement.copy_(agreement)
+    return criterion
+
+
+def test_labels_of_controls_are_never_learned():
+    """Neither while nothing is memorised, when controls do not count at all, nor later, when they learn predictions."""
+    torch.manual_seed(0)
+    index = torch.arange(ROWS)
+    held = controls(index, torch.tensor(float(ROWS)))
+    labels, logits = index % CLASSES, torch.randn(ROWS, CLASSES)
+    changed = torch.where(held, (labels + 1) % CLASSES, labels)
+    for predicted, weight in ((0.5, 0.0), (1.0, 1.0)):
+        agreement = torch.tensor([[predicted * 900, 200.0], [900.0, 400.0]])
+        losses = []
+        for given in (labels, changed):
+            torch.manual_seed(1)
+            criterion = criterion_that_has_seen(agreement)
+            losses.append(criterion(logits, given, index).item())
+            torch.testing.assert_close(
+                criterion.weights[held], torch.full((int(held.sum()),), weight), rtol=0, atol=1e-3
+            )
+        assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+
+
+def test_what_is_memorised_is_replaced_by_squared_predictions_with_the_same_class_shares():
+    """Of two classes, one three times as common; all labels memorised, so nothing is learned but what is remembered."""
+    rows, mean, squares = 32, torch.tensor([0.75, 0.25]), torch.tensor([0.9, 0.1])
+    criterion = adaptivek.Selection("label-control:beta=0", rows=rows, classes=2)
+    criterion.state_predictions.copy_(mean.expand(rows, 2))
+    criterion.state_agreement.copy_(torch.tensor([[1000.0, 0.0], [1000.0, 1000.0]]))
+    criterion.state_shares.copy_(2 * torch.stack([mean, squares]))
+    targets, weights = criterion.judge(
+        mean.log().expand(rows, 2), torch.ones(rows, dtype=torch.long), torch.arange(rows)
+    )
+    torch.testing.assert_close(weights, torch.ones(rows))
+    torch.testing.assert_close(targets, mean.expand(rows, 2), rtol=0, atol=1e-5)  # 0.9 * 0.75 / 0.9 to 0.1 * 0.25 / 0.1
+
+
+def test_without_row_numbers_it_is_label_memory():
+    torch.manual_seed(0)
+    one, other = (
+        adaptivek.Selection(text, classes=CLASSES) for text in ("label-control", "label-memory:beta=0.5,caution=0")
+    )
+    for _ in range(5):
+        logits, labels = 3 * torch.randn(ROWS, CLASSES), torch.randint(CLASSES, (ROWS,))
+        torch.testing.assert_close(one(logits, labels), other(logits, labels))
+
+
+def test_a_small_network_that_memorises_is_held_back():
+    """A perceptron that learns digits with 40 % noise for long: plain training memorises the labels."""
+    data = load("digits")
+    labels, _ = corrupt(data.y, Symmetric(0.4), classes=10, seed=0)
+
+    def accuracy(text: str) -> float:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
+        optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+        criterion = adaptivek.Selection(text, rows=len(labels), classes=10)
+        for _ in range(20):
+            for index in torch.randperm(len(labels)).split(16):
+                optimizer.zero_grad()
+                criterion(model(data.x[index]), labels[index], index).backward()
+                optimizer.step()
+        return (model.eval()(data.x_test).argmax(1) == data.y_test).float().mean().item()
+
+    found = {text: accuracy(text) for text in ("vanilla", "label-control")}
+    assert found["label-control"] > found["vanilla"] + 0.05
+    assert found["label-control"] > 0.9
+
+
+def test_the_first_visit_is_plain_training_on_all_but_the_controls():
+    torch.manual_seed(0)
+    index = torch.arange(ROWS)
+    held = controls(index, torch.tensor(float(ROWS)))
+    labels, logits = index % CLASSES, torch.randn(ROWS, CLASSES)
+    criterion = adaptivek.Selection("label-control", rows=ROWS, classes=CLASSES)
+    torch.testing.assert_close(criterion(logits, labels, index), F.cross_entropy(logits[~held], labels[~held]))
