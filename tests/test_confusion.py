@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -73,3 +75,14 @@ def test_fifty_thousand_classes_take_a_few_numbers_each():
     criterion = adaptivek.Selection(classes=50_000)
     criterion(torch.randn(4, 50_000), torch.arange(4)).item()
     assert sum(buffer.numel() for buffer in criterion.buffers()) < 7 * 50_000
+
+
+@pytest.mark.skipif(torch.__version__ < "2.6", reason="PyTorch 2.4 has no rule for more of it")
+def test_odds_of_many_runs_are_computed_at_once():
+    """Where `vmap` has no rule for an operation it goes run by run, and says so."""
+    counts, labels = torch.rand(3, 4, 4), torch.randint(4, (3, 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found, _ = torch.func.vmap(confusion.odds_and_trust)(counts, labels)
+    each = torch.stack([confusion.odds_and_trust(*pair)[0] for pair in zip(counts, labels, strict=True)])
+    torch.testing.assert_close(found, each)

@@ -50,7 +50,7 @@ def odds_and_trust(confusion: Tensor, labels: Tensor, most: float = 1.0) -> tupl
     own = ((right[labels] + 1) / (predicted[labels] + 1)).clamp(RARE).unsqueeze(-1)
     # what has one value for each label, or for each class, goes first: with many classes each pass over both takes time
     odds = rate / own * (given / (predicted + 1))
-    odds = odds.clamp(RARE / own, torch.full_like(own, most)).scatter_(-1, labels.unsqueeze(-1), 1.0)
+    odds = odds.clamp(RARE / own, torch.full_like(own, most)).scatter(-1, labels.unsqueeze(-1), 1.0)
     return odds, (4 * right[labels] / (number + 1) - 1).clamp(0, 1)
 
 
