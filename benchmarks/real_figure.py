@@ -9,12 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from real_compare import GROUPS, ORACLE, PLAIN, Comparison, group, tells_truth
 
+from adaptivek.methods import DEFAULT
+
 COLOURS = dict(zip(GROUPS, ("#7fb3d5", "#1f6fb4", "#c8553d", "#e0a458", "#7a9e4f"), strict=True))
 LEFT, RIGHT = -60, 110  # what is beyond is drawn at the edge
 
 
-def draw(pools: dict[str, Comparison], path: Path, first: str = "label-memory") -> None:
-    """A panel for each pool; methods from the one with the largest share down, the same order in all."""
+def draw(pools: dict[str, Comparison], path: Path) -> None:
+    """A panel for each pool; methods from the one with the largest share down, the same order in all; bold: the default."""
     pools = {name: found for name, found in pools.items() if found.settings}
     *_, last = pools.values()
     shared = [method for method in last.methods if all(method in found.methods for found in pools.values())]
@@ -29,7 +31,7 @@ def draw(pools: dict[str, Comparison], path: Path, first: str = "label-memory") 
         axes.set_title(f"{name}: {len(found.settings)} settings")
     panels[0].set_yticks(range(len(methods)), [f"{method}*" * tells_truth(method) or method for method in methods])
     for label in panels[0].get_yticklabels():
-        label.set_fontweight("bold" if label.get_text() == first else "normal")
+        label.set_fontweight("bold" if label.get_text() == DEFAULT else "normal")
     shown = {name: dot for axes in panels for dot, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(shown.values(), shown, loc="outside lower center", ncols=len(shown), frameon=False)
     rcParams["svg.hashsalt"] = "real"  # the same figure is the same file
