@@ -16,7 +16,7 @@ LEFT, RIGHT = -60, 110  # what is beyond is drawn at the edge
 
 
 def draw(pools: dict[str, Comparison], path: Path) -> None:
-    """A panel for each pool; methods from the one with the largest share down, the same order in all; bold: the default."""
+    """A panel for each pool; methods from the one with the largest share down, in the same order. Bold: the default."""
     pools = {name: found for name, found in pools.items() if found.settings}
     *_, last = pools.values()
     shared = [method for method in last.methods if all(method in found.methods for found in pools.values())]

@@ -3,12 +3,13 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 import adaptivek
 from adaptivek.experiments.data import load
 from adaptivek.methods.label_control import controls, memorised
 from adaptivek.noise import Symmetric, corrupt
+
+from .tiny import digits_accuracy
 
 ROWS, CLASSES = 64, 4
 
@@ -98,22 +99,8 @@ def test_without_row_numbers_it_is_label_memory():
 
 def test_a_small_network_that_memorises_is_held_back():
     """A perceptron that learns digits with 40 % noise for long: plain training memorises the labels."""
-    data = load("digits")
-    labels, _ = corrupt(data.y, Symmetric(0.4), classes=10, seed=0)
-
-    def accuracy(text: str) -> float:
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
-        optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-        criterion = adaptivek.Selection(text, rows=len(labels), classes=10)
-        for _ in range(20):
-            for index in torch.randperm(len(labels)).split(16):
-                optimizer.zero_grad()
-                criterion(model(data.x[index]), labels[index], index).backward()
-                optimizer.step()
-        return (model.eval()(data.x_test).argmax(1) == data.y_test).float().mean().item()
-
-    found = {text: accuracy(text) for text in ("vanilla", "label-control")}
+    labels, _ = corrupt(load("digits").y, Symmetric(0.4), classes=10, seed=0)
+    found = {text: digits_accuracy(text, labels, epochs=20) for text in ("vanilla", "label-control")}
     assert found["label-control"] > found["vanilla"] + 0.05
     assert found["label-control"] > 0.9
 

@@ -3,13 +3,14 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 import adaptivek
 from adaptivek.experiments.data import load
 from adaptivek.methods.elr import pull
 from adaptivek.methods.label_posterior import memorised, thresholds
 from adaptivek.noise import Directed, corrupt
+
+from .tiny import digits_accuracy
 
 ROWS, CLASSES = 12, 4
 
@@ -153,20 +154,6 @@ def test_however_common_a_mistake_the_label_is_twice_as_likely(share):
 
 
 def test_eight_epochs_are_enough_to_be_above_plain_training_and_label_memory():
-    data = load("digits")
-    labels, _ = corrupt(data.y, Directed(0.4), classes=10, seed=0)
-
-    def accuracy(text: str) -> float:
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
-        optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-        criterion = adaptivek.Selection(text, rows=len(labels), classes=10)
-        for _ in range(8):
-            for index in torch.randperm(len(labels)).split(16):
-                optimizer.zero_grad()
-                criterion(model(data.x[index]), labels[index], index).backward()
-                optimizer.step()
-        return (model.eval()(data.x_test).argmax(1) == data.y_test).float().mean().item()
-
-    found = {text: accuracy(text) for text in ("vanilla", "label-memory", "label-posterior")}
+    labels, _ = corrupt(load("digits").y, Directed(0.4), classes=10, seed=0)
+    found = {text: digits_accuracy(text, labels, epochs=8) for text in ("vanilla", "label-memory", "label-posterior")}
     assert found["label-posterior"] > max(found["vanilla"], found["label-memory"]) + 0.02

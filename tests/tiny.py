@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 import adaptivek
+from adaptivek.experiments.data import load
 from adaptivek.method import outputs, trains_plainly
 
 from .reference import ONE_EACH
@@ -172,3 +173,18 @@ def distance(found: nn.Module, expected: nn.Module) -> float:
     assert torch.isfinite(a).all()
     assert not torch.equal(a, start)
     return ((a - b).norm() / (b - start).norm()).item()
+
+
+def digits_accuracy(text: str, labels: torch.Tensor, epochs: int) -> float:
+    """Test accuracy of a perceptron that learns digits with these labels by a method, long enough to memorise them."""
+    data = load("digits")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    criterion = adaptivek.Selection(text, rows=len(labels), classes=10)
+    for _ in range(epochs):
+        for index in torch.randperm(len(labels)).split(16):
+            optimizer.zero_grad()
+            criterion(model(data.x[index]), labels[index], index).backward()
+            optimizer.step()
+    return (model.eval()(data.x_test).argmax(1) == data.y_test).float().mean().item()
