@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..backend.checks import check_number
 from ..method import Batch, Decision, Method, Task, of_label
-from .label_memory import TINY, LabelMemory, LabelMemoryState
+from .label_memory import TINY, LabelMemoryState, no_memory, weigh
 
 CONTROLS = 512  # rows that are held out, which tell an agreement to about two points
 LARGEST = 1 / 16  # share of all rows that they are at most
@@ -57,10 +57,10 @@ class LabelControl(Method[LabelControlState]):
         check_number("LabelControl", "beta", self.beta, 0, 1, open_high=True)
 
     def init(self, task: Task) -> LabelControlState:
-        return LabelControlState(*self._memory().init(task), torch.ones(2, task.classes or 0), torch.zeros(2, 2))
+        return LabelControlState(*no_memory(task), torch.ones(2, task.classes or 0), torch.zeros(2, 2))
 
     def step(self, state: LabelControlState, batch: Batch) -> Decision:
-        decision = self._memory().step(LabelMemoryState(*state[:3]), batch)
+        decision = weigh(LabelMemoryState(*state[:3]), batch, self.beta, caution=0.0)
         if batch.rows is None or state.predictions is None:
             return decision
         assert batch.logits is not None
@@ -91,9 +91,6 @@ class LabelControl(Method[LabelControlState]):
             targets=decision.targets + replaced.unsqueeze(-1) * (sharp - decision.targets),
             confidence=decision.confidence + from_memory * (of_label(sharp, batch) - decision.confidence),
         )
-
-    def _memory(self) -> LabelMemory:
-        return LabelMemory(self.beta, caution=0.0)
 
 
 def controls(rows: Tensor, number: Tensor) -> Tensor:
