@@ -1,4 +1,4 @@
-"""Label control: a few rows are held out, and labels count as far as the others do not memorise them."""
+"""Label control: a few rows are held out, and labels count while they teach and as far as they are not memorised."""
 
 from __future__ import annotations
 
@@ -9,34 +9,41 @@ import torch
 from torch import Tensor
 
 from ..backend.checks import check_number
-from ..method import Batch, Decision, Method, Task, of_label
+from ..method import Batch, Decision, Method, Task, observed, of_label
+from .held_out import UNSEEN, follow, held_out, learned_out, no_trend
 from .label_memory import TINY, LabelMemoryState, no_memory, weigh
 
-CONTROLS = 512  # rows that are held out, which tell an agreement to about two points
-LARGEST = 1 / 16  # share of all rows that they are at most
 MEMORISED = 0.03  # labels learned are predicted so much more often than those held out: then they count for 1/e
 SURELY = 0.5  # standard errors by which that difference must be more than nothing
+LARGE = 0.05  # by that much more, and a label may be taken for memorised even while labels teach
 ENOUGH = 4  # rows of each kind to compare
 RECENT = 0.5  # epochs that are looked back on
 RAREST = 0.01  # least share of a class, as a part of what it would be if all were as common
+#: standard errors by which held-out labels must be more surprising than before, for predictions to be learned in place
+#: of labels that are memorised, and for label memory to begin
+PROBABLE, CERTAIN = 0.5, 1.5
 
 
 class LabelControlState(NamedTuple):
     predictions: Tensor  #: these three are label memory's
     confusion: Tensor
     horizon: Tensor
+    surprise: Tensor  #: (rows,) of each control at its last visit
+    trend: Tensor  #: of that, see `held_out`
+    begun: Tensor  #: (2,) how surely labels teach no more, the most so far: probably, and for certain
     shares: Tensor  #: (2, classes) mean of the remembered predictions of late, and of their squares, times the classes
     agreement: Tensor  #: (2, 2) labels predicted of late, and all of them: of rows learned from, and of controls
 
 
 @dataclass(frozen=True)
 class LabelControl(Method[LabelControlState]):
-    """Label memory with a control group: as far as labels are memorised, remembered predictions are learned instead.
+    """Plain training while labels teach; then label memory, and no label counts further than it is not memorised.
 
-    A sixteenth of the rows, 512 at most, are controls: their labels are never learned. If labels that were learned are
-    predicted more often than theirs, labels are being memorised, noisy ones too. By as much as that, each row learns
-    its remembered predictions, squared, in place of its label, and so do the controls. It needs row numbers for that;
-    without them it is label memory.
+    A sixteenth of the rows, 1,024 at most, are controls: their labels are never learned. As long as these become less
+    surprising, labels are learned as they are. Once they do not, label memory begins to replace labels; and as far as
+    labels that were learned are predicted more often than those of the controls, each row learns its remembered
+    predictions, squared, in place of its label, and so do the controls. It needs row numbers for that; without them it
+    is label memory.
 
     Args:
         beta: how slowly the memory moves, in [0, 1); it moves once a visit, so once an epoch.
@@ -45,19 +52,22 @@ class LabelControl(Method[LabelControlState]):
     beta: float = 0.5
 
     name: ClassVar[str] = "label-control"
-    summary: ClassVar[str] = "holds a few rows out, and learns from labels as far as they are not memorised"
+    summary: ClassVar[str] = "holds a few rows out, and learns from labels while they teach and are not memorised"
     paper: ClassVar[str] = "this library"
+    revision: ClassVar[int] = 2
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     uses_rows: ClassVar[bool] = True
     takes_start: ClassVar[bool] = True
-    tables: ClassVar[tuple[str, ...]] = ("predictions",)
+    tables: ClassVar[tuple[str, ...]] = ("predictions", "surprise")
 
     def __post_init__(self) -> None:
         check_number("LabelControl", "beta", self.beta, 0, 1, open_high=True)
 
     def init(self, task: Task) -> LabelControlState:
-        return LabelControlState(*no_memory(task), torch.ones(2, task.classes or 0), torch.zeros(2, 2))
+        shares, agreement = torch.ones(2, task.classes or 0), torch.zeros(2, 2)
+        surprise = task.per_row(UNSEEN)
+        return LabelControlState(*no_memory(task), surprise, no_trend(), torch.zeros(2), shares, agreement)
 
     def step(self, state: LabelControlState, batch: Batch) -> Decision:
         decision = weigh(LabelMemoryState(*state[:3]), batch, self.beta, caution=0.0)
@@ -72,39 +82,45 @@ class LabelControl(Method[LabelControlState]):
         squared, again = normalised(remembered.clamp(TINY).square()), state.predictions.sum(-1) > 0
         # with the class shares that they had: else a class is lost to a more common one
         sharp = normalised(squared * (state.shares[0] / state.shares[1]))
-        control = controls(batch.rows, state.horizon)
-        from_memory = again * memorised(state.agreement)
-        replaced = torch.where(control, 1.0, from_memory)
+        control = held_out(batch.rows, state.horizon)
+        probably, certainly = state.begun.unbind()
+        much, very_much = memorised(state.agreement), memorised(state.agreement, LARGE)
+        from_memory = again * torch.maximum(probably * much, very_much)
+        label = observed(batch)
+        targets = label + certainly * (decision.targets - label)
+        replaced = torch.where(control, 1.0, from_memory).unsqueeze(-1)
+        believed = 1 + certainly * (decision.confidence - 1)
 
+        epoch = (batch.n_valid / state.horizon).clamp(max=1)
+        trend, surprise = follow(state.trend, state.surprise, batch.loss, control & batch.valid, epoch)
+        said = [learned_out(trend, state.horizon, errors) for errors in (PROBABLE, CERTAIN)]
         compared = torch.stack([~control, control]) & again & batch.valid
         agree = compared & (batch.logits.argmax(-1) == batch.labels)
-        of_late = (batch.n_valid / (RECENT * state.horizon)).clamp(max=1)
+        of_late = (epoch / RECENT).clamp(max=1)
         both = torch.stack([remembered, squared]) * batch.valid.unsqueeze(-1)
         means = (both.sum(-2) / batch.n_valid.clamp(min=1) * both.shape[-1]).clamp(RAREST).to(state.shares.dtype)
         return Decision(
             torch.where(control, from_memory, 1.0) * batch.valid,
             {
                 **decision.update,
+                "surprise": surprise,
+                "trend": trend,
+                "begun": torch.maximum(state.begun, torch.stack(said)),
                 "shares": state.shares + (2 * of_late).clamp(max=1) * (means - state.shares),
                 "agreement": (1 - of_late) * state.agreement + torch.stack([agree.sum(-1), compared.sum(-1)]),
             },
-            targets=decision.targets + replaced.unsqueeze(-1) * (sharp - decision.targets),
-            confidence=decision.confidence + from_memory * (of_label(sharp, batch) - decision.confidence),
+            targets=targets + replaced * (sharp - targets),
+            confidence=believed + from_memory * (of_label(sharp, batch) - believed),
         )
 
 
-def controls(rows: Tensor, number: Tensor) -> Tensor:
-    """Which rows are held out, (B,) bool: always the same, spread evenly over the data set."""
-    share = (CONTROLS / number).clamp(max=LARGEST)
-    return rows * 40503 % 2**16 < share * 2**16  # times 2^16 over the golden ratio: Knuth's multiplicative hash
-
-
-def memorised(agreement: Tensor) -> Tensor:
-    """How far labels are memorised, 0 to 1: by how much more often those are predicted that were learned."""
+def memorised(agreement: Tensor, slack: float = 0.0) -> Tensor:
+    """How far labels are memorised, 0 to 1: by how much more often, beyond ``slack``, those are predicted that were
+    learned."""
     number = agreement[1].clamp(min=1)
     learned, held = (agreement[0] / number).unbind()
     error = (held * (1 - held) / number[1]).clamp(min=0).sqrt()
-    more = (learned - held - SURELY * error).clamp(min=0)
+    more = (learned - held - slack - SURELY * error).clamp(min=0)
     return torch.where(agreement[1].amin() >= ENOUGH, 1 - torch.exp(-more / MEMORISED), 0.0)
 
 
