@@ -83,7 +83,7 @@ class LabelControl(LabelMemory):
             moving += pace * (np.maximum(self.classes * np.mean(now, 0), 0.01) - moving)
         self.follow(labels, rows, softmax(logits))
         self.probably = max(self.probably, self.learned_out(0.5))
-        self.certainly = max(self.certainly, self.learned_out(1.5))
+        self.certainly = max(self.certainly, self.learned_out(1.0))
 
         def losses(moving):
             return -(np.array(targets) * np.log(softmax(moving))).sum(1)

@@ -21,7 +21,7 @@ RECENT = 0.5  # epochs that are looked back on
 RAREST = 0.01  # least share of a class, as a part of what it would be if all were as common
 #: standard errors by which held-out labels must be more surprising than before, for predictions to be learned in place
 #: of labels that are memorised, and for label memory to begin
-PROBABLE, CERTAIN = 0.5, 1.5
+PROBABLE, CERTAIN = 0.5, 1.0
 
 
 class LabelControlState(NamedTuple):
