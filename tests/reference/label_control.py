@@ -43,14 +43,15 @@ class LabelControl(LabelMemory):
                 if self.passed >= 0.5:
                     self.last[row] = surprise
 
-    def learned_out(self, errors):
+    def learned_out(self, chance, errors):
         number = sum(weight for weight, _ in self.changes)
         if number < max(6, min(1024, self.rows / 16) / 8):
             return 0.0
         surprise = sum(w * value for w, value in self.visits) / max(1.0, sum(w for w, _ in self.visits))
         change = sum(w * value for w, value in self.changes) / number
         error = math.sqrt(sum(w * value**2 for w, value in self.changes)) / number
-        return math.exp(-max(errors * error - change, 0.0) / max(0.01 * surprise, 1e-6))
+        to_learn = max(min(surprise, chance - surprise), 0.01)
+        return math.exp(-max(errors * error - change, 0.0) / (0.01 * to_learn))
 
     def step(self, logits, labels, rows):
         seen = [self.predictions[row].sum() > 0 for row in rows]
@@ -82,8 +83,11 @@ class LabelControl(LabelMemory):
         for moving, now in ((self.shares, remembered), (self.squares, squared)):
             moving += pace * (np.maximum(self.classes * np.mean(now, 0), 0.01) - moving)
         self.follow(labels, rows, softmax(logits))
-        self.probably = max(self.probably, self.learned_out(0.5))
-        self.certainly = max(self.certainly, self.learned_out(1.0))
+        observed = self.mistakes.sum(0) / self.mistakes.sum()
+        chance = -sum(share * math.log(share) for share in observed if share > 0)
+        faster = 3 * len(labels) / self.rows
+        self.probably += faster * max(0.0, self.learned_out(chance, 0.5) - self.probably)
+        self.certainly += faster * max(0.0, self.learned_out(chance, 1.0) - self.certainly)
 
         def losses(moving):
             return -(np.array(targets) * np.log(softmax(moving))).sum(1)

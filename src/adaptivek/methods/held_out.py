@@ -11,9 +11,10 @@ from torch import Tensor
 
 MANY = 1024  # rows that are held out at most, which tell an agreement to about 1.5 points
 LARGEST = 1 / 16  # share of all rows that are held out at most
-SLOWEST = 0.01  # of the surprise, an epoch: learning that goes on no faster than so has come to its end
+SLOWEST = 0.01  # of what there is to learn, an epoch: learning no faster than that has come to its end
 ENOUGH, PART = 6, 1 / 8  # rows seen twice before anything is said: so many, and so large a part of those held out
 LATE = 0.5  # epochs: before that a network has hardly begun, and nothing is compared with it
+LEAST = 0.01  # that there is to learn
 MOST = 9.0  # surprise of a single row: a probability of about 1e-4
 UNSEEN = -1.0  # in place of the surprise of a row
 
@@ -48,15 +49,21 @@ def follow(trend: Tensor, before: Tensor, surprise: Tensor, held: Tensor, share:
     return moved, torch.where(held & (passed >= LATE), surprise, before)
 
 
-def learned_out(trend: Tensor, number: Tensor, errors: float) -> Tensor:
+def learned_out(trend: Tensor, number: Tensor, chance: Tensor, errors: float) -> Tensor:
     """How surely labels teach no more, 0 to 1: held-out labels are more surprising than a visit before.
 
-    For certain if by ``errors`` standard errors or more. ``number``: rows of the training set.
+    For certain if by ``errors`` standard errors or more. ``number``: rows of the training set; ``chance``: what labels
+    surprise one who knows nothing but how common each is.
     """
     least = (PART * (LARGEST * number).clamp(max=MANY)).clamp(min=ENOUGH)
-    surprise = trend[0] / trend[1].clamp(min=1)
-    number = trend[4].clamp(min=1)
-    error = (trend[3] / number / number).sqrt()
-    falling = (errors * error - trend[2] / number).clamp(min=0)
-    said = torch.exp(-falling / (SLOWEST * surprise).clamp(min=1e-6))
-    return torch.where(trend[4] >= least, said, 0.0)
+    surprise, again = trend[0] / trend[1].clamp(min=1), trend[4].clamp(min=1)
+    falling = (errors * trend[3].sqrt() - trend[2]).clamp(min=0) / again
+    # the rest of the surprise or what is learned so far, whichever is less: the rest of it may be noise
+    scale = torch.minimum(surprise, chance - surprise).clamp(min=LEAST)
+    return torch.where(trend[4] >= least, torch.exp(-falling / (SLOWEST * scale)), 0.0)
+
+
+def entropy(counts: Tensor) -> Tensor:
+    """Of the shares that counts (classes,) have."""
+    shares: Tensor = counts / counts.sum().clamp(min=1)
+    return torch.special.entr(shares).sum()

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ..backend.checks import check_number
 from ..method import Batch, Decision, Method, Task, observed, of_label
-from .held_out import UNSEEN, follow, held_out, learned_out, no_trend
+from .confusion import labelled
+from .held_out import UNSEEN, entropy, follow, held_out, learned_out, no_trend
 from .label_memory import TINY, LabelMemoryState, no_memory, weigh
 
 MEMORISED = 0.03  # labels learned are predicted so much more often than those held out: then they count for 1/e
@@ -22,6 +23,7 @@ RAREST = 0.01  # least share of a class, as a part of what it would be if all we
 #: standard errors by which held-out labels must be more surprising than before, for predictions to be learned in place
 #: of labels that are memorised, and for label memory to begin
 PROBABLE, CERTAIN = 0.5, 1.0
+PACE = 3.0  # times an epoch: how fast that is acted upon
 
 
 class LabelControlState(NamedTuple):
@@ -93,7 +95,8 @@ class LabelControl(Method[LabelControlState]):
 
         epoch = (batch.n_valid / state.horizon).clamp(max=1)
         trend, surprise = follow(state.trend, state.surprise, batch.loss, control & batch.valid, epoch)
-        said = [learned_out(trend, state.horizon, errors) for errors in (PROBABLE, CERTAIN)]
+        chance = entropy(labelled(decision.update["confusion"]))
+        said = [learned_out(trend, state.horizon, chance, errors) for errors in (PROBABLE, CERTAIN)]
         compared = torch.stack([~control, control]) & again & batch.valid
         agree = compared & (batch.logits.argmax(-1) == batch.labels)
         of_late = (epoch / RECENT).clamp(max=1)
@@ -105,7 +108,9 @@ class LabelControl(Method[LabelControlState]):
                 **decision.update,
                 "surprise": surprise,
                 "trend": trend,
-                "begun": torch.maximum(state.begun, torch.stack(said)),
+                # not at once, so that a moment's chance is not enough; and never back, since once predictions are
+                # learned held-out labels surprise for other reasons
+                "begun": state.begun + PACE * epoch * (torch.stack(said) - state.begun).clamp(min=0),
                 "shares": state.shares + (2 * of_late).clamp(max=1) * (means - state.shares),
                 "agreement": (1 - of_late) * state.agreement + torch.stack([agree.sum(-1), compared.sum(-1)]),
             },
