@@ -29,8 +29,8 @@ def test_does_what_the_reference_does(text, warmup):
     """Loss, weights and gradient, step by step over several epochs, on logits that grow surer as training goes on."""
     rng = np.random.default_rng(7)
     epochs, steps, size, rows, classes = 12, 8, 16, 128, 5  # some methods begin to select in the ninth epoch
-    clean, labels = rng.random(rows) < 0.6, rng.integers(0, classes, rows)
     rule, options = REFERENCES[text]
+    clean, labels = rng.random(rows) < rule.clean_share, rng.integers(0, classes, rows)
     reference = rule(rows, classes, clean, **options)
     privileged = {"clean": torch.from_numpy(clean)} if text == "oracle" else {}
     criterion = adaptivek.Selection(text, warmup=warmup, rows=rows, classes=classes, **privileged)

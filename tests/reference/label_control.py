@@ -9,6 +9,8 @@ from .rule import softmax
 class LabelControl(LabelMemory):
     """Label memory row by row; then which rows are held out, what they tell, and what is remembered."""
 
+    clean_share = 0.85  # with more noise nothing would be learned of held-out labels, and it would not begin
+
     def __init__(self, rows, classes, clean=None, beta=0.5):
         super().__init__(rows, classes, beta=beta, caution=0.0)
         self.shares, self.squares = np.ones(classes), np.ones(classes)
@@ -85,9 +87,11 @@ class LabelControl(LabelMemory):
         self.follow(labels, rows, softmax(logits))
         observed = self.mistakes.sum(0) / self.mistakes.sum()
         chance = -sum(share * math.log(share) for share in observed if share > 0)
-        faster = 3 * len(labels) / self.rows
+        faster = min(1.0, 3 * len(labels) / self.rows)
+        surprise = sum(w * value for w, value in self.visits) / max(1.0, sum(w for w, _ in self.visits))
+        learned = min(1.0, max(0.0, (1 - surprise / max(chance, 0.01)) / 0.05))
         self.probably += faster * max(0.0, self.learned_out(chance, 0.5) - self.probably)
-        self.certainly += faster * max(0.0, self.learned_out(chance, 1.0) - self.certainly)
+        self.certainly += faster * max(0.0, learned * self.learned_out(chance, 1.0) - self.certainly)
 
         def losses(moving):
             return -(np.array(targets) * np.log(softmax(moving))).sum(1)

@@ -17,6 +17,7 @@ class Rule:
 
     confidence = None  #: in the labels of the last batch, for rules that relabel
     first_epoch = 0  #: of the comparison, for rules whose schedule is longer than a test
+    clean_share = 0.6  #: of the labels in the comparison
 
     def __init__(self, rows, classes, clean=None):
         self.rows, self.classes, self.clean = rows, classes, clean

@@ -15,6 +15,9 @@ SLOWEST = 0.01  # of what there is to learn, an epoch: learning no faster than t
 ENOUGH, PART = 6, 1 / 8  # rows seen twice before anything is said: so many, and so large a part of those held out
 LATE = 0.5  # epochs: before that a network has hardly begun, and nothing is compared with it
 LEAST = 0.01  # that there is to learn
+LEARNED = (
+    0.05  # by so much of what is to be had by chance are labels less surprising to a network that has learned some
+)
 MOST = 9.0  # surprise of a single row: a probability of about 1e-4
 UNSEEN = -1.0  # in place of the surprise of a row
 
@@ -26,8 +29,11 @@ def held_out(rows: Tensor, number: Tensor) -> Tensor:
 
 
 def no_trend() -> Tensor:
-    """Before anything is seen: of held-out rows of about the last epoch surprise and number, and of those seen before
-    the change of it, its square and their number; last the epochs that have passed."""
+    """Before anything is seen.
+
+    Six numbers. Of held-out rows of about the last epoch: the sum of their surprise, and how many they are. Of those
+    of them that were seen before: the sum of its changes, that of their squares, and how many. Last the epochs so far.
+    """
     return torch.zeros(6)
 
 
@@ -44,26 +50,38 @@ def follow(trend: Tensor, before: Tensor, surprise: Tensor, held: Tensor, share:
     surprise, again = surprise.clamp(max=MOST), held & (before >= 0)
     change = torch.where(again, surprise - before, 0.0)
     counted = torch.stack([torch.where(held, surprise, 0.0), held, change, change.square(), again]).sum(-1)
-    passed = trend[-1] + share
-    moved = torch.cat([(1 - share) * trend[:-1] + counted.to(trend.dtype), passed.unsqueeze(0)])
-    return moved, torch.where(held & (passed >= LATE), surprise, before)
+    epochs = trend[-1:] + share
+    moved = torch.cat([(1 - share) * trend[:-1] + counted.to(trend.dtype), epochs])
+    return moved, torch.where(held & (epochs >= LATE), surprise, before)
 
 
-def learned_out(trend: Tensor, number: Tensor, chance: Tensor, errors: float) -> Tensor:
+def learned_out(trend: Tensor, rows: Tensor, chance: Tensor, errors: float) -> Tensor:
     """How surely labels teach no more, 0 to 1: held-out labels are more surprising than a visit before.
 
-    For certain if by ``errors`` standard errors or more. ``number``: rows of the training set; ``chance``: what labels
-    surprise one who knows nothing but how common each is.
+    For certain if by ``errors`` standard errors or more.
+
+    Args:
+        trend: as `no_trend` has it.
+        rows: of the training set, how many.
+        chance: how surprising labels are to one who knows how common each is, and nothing else.
+        errors: at least 0.
     """
-    least = (PART * (LARGEST * number).clamp(max=MANY)).clamp(min=ENOUGH)
-    surprise, again = trend[0] / trend[1].clamp(min=1), trend[4].clamp(min=1)
-    falling = (errors * trend[3].sqrt() - trend[2]).clamp(min=0) / again
-    # the rest of the surprise or what is learned so far, whichever is less: the rest of it may be noise
+    surprise, number, change, squares, again, _ = trend.unbind()
+    least = (PART * (LARGEST * rows).clamp(max=MANY)).clamp(min=ENOUGH)
+    surprise = surprise / number.clamp(min=1)
+    falling = (errors * squares.sqrt() - change).clamp(min=0) / again.clamp(min=1)
+    # of the surprise that is left some may be noise, so at most as much is to be learned as has been
     scale = torch.minimum(surprise, chance - surprise).clamp(min=LEAST)
-    return torch.where(trend[4] >= least, torch.exp(-falling / (SLOWEST * scale)), 0.0)
+    return torch.where(again >= least, torch.exp(-falling / (SLOWEST * scale)), 0.0)
+
+
+def learned(trend: Tensor, chance: Tensor) -> Tensor:
+    """How far a network has begun to learn, 0 to 1: by how much less held-out labels surprise it than by chance."""
+    surprise = trend[0] / trend[1].clamp(min=1)
+    return ((1 - surprise / chance.clamp(min=LEAST)) / LEARNED).clamp(0, 1)
 
 
 def entropy(counts: Tensor) -> Tensor:
     """Of the shares that counts (classes,) have."""
-    shares: Tensor = counts / counts.sum().clamp(min=1)
-    return torch.special.entr(shares).sum()
+    found: Tensor = torch.special.entr(counts / counts.sum().clamp(min=1)).sum()
+    return found

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..backend.checks import check_number
 from ..method import Batch, Decision, Method, Task, observed, of_label
 from .confusion import labelled
-from .held_out import UNSEEN, entropy, follow, held_out, learned_out, no_trend
+from .held_out import UNSEEN, entropy, follow, held_out, learned, learned_out, no_trend
 from .label_memory import TINY, LabelMemoryState, no_memory, weigh
 
 MEMORISED = 0.03  # labels learned are predicted so much more often than those held out: then they count for 1/e
@@ -96,7 +96,9 @@ class LabelControl(Method[LabelControlState]):
         epoch = (batch.n_valid / state.horizon).clamp(max=1)
         trend, surprise = follow(state.trend, state.surprise, batch.loss, control & batch.valid, epoch)
         chance = entropy(labelled(decision.update["confusion"]))
-        said = [learned_out(trend, state.horizon, chance, errors) for errors in (PROBABLE, CERTAIN)]
+        probable, certain = (learned_out(trend, state.horizon, chance, errors) for errors in (PROBABLE, CERTAIN))
+        # a network that has learned nothing has nothing to relabel by
+        said = torch.stack([probable, certain * learned(trend, chance)])
         compared = torch.stack([~control, control]) & again & batch.valid
         agree = compared & (batch.logits.argmax(-1) == batch.labels)
         of_late = (epoch / RECENT).clamp(max=1)
@@ -110,7 +112,7 @@ class LabelControl(Method[LabelControlState]):
                 "trend": trend,
                 # not at once, so that a moment's chance is not enough; and never back, since once predictions are
                 # learned held-out labels surprise for other reasons
-                "begun": state.begun + PACE * epoch * (torch.stack(said) - state.begun).clamp(min=0),
+                "begun": state.begun + (PACE * epoch).clamp(max=1) * (said - state.begun).clamp(min=0),
                 "shares": state.shares + (2 * of_late).clamp(max=1) * (means - state.shares),
                 "agreement": (1 - of_late) * state.agreement + torch.stack([agree.sum(-1), compared.sum(-1)]),
             },
