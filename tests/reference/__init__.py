@@ -72,6 +72,7 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
     "label-control": (LabelControl, {}),
     "label-control:beta=0.8": (LabelControl, {"beta": 0.8}),
+    "label-control:wait=0": (LabelControl, {"wait": 0.0}),
     "label-memory:beta=0.2": (LabelMemory, {"beta": 0.2}),
     "label-memory:beta=0.2,caution=0.8": (LabelMemory, {"beta": 0.2, "caution": 0.8}),
     "label-memory": (LabelMemory, {}),

@@ -11,13 +11,13 @@ class LabelControl(LabelMemory):
 
     clean_share = 0.85  # with more noise nothing would be learned of held-out labels, and it would not begin
 
-    def __init__(self, rows, classes, clean=None, beta=0.5):
+    def __init__(self, rows, classes, clean=None, beta=0.5, wait=1.0):
         super().__init__(rows, classes, beta=beta, caution=0.0)
         self.shares, self.squares = np.ones(classes), np.ones(classes)
         self.agreed, self.compared = {False: 0.0, True: 0.0}, {False: 0.0, True: 0.0}
         self.last, self.passed = {}, 0.0  # surprise of each control at its last visit; epochs
         self.visits, self.changes = [], []  # of controls: weight, and surprise or its change
-        self.probably = self.certainly = 0.0
+        self.wait, self.probably, self.certainly = wait, float(wait == 0), float(wait == 0)
 
     def held_out(self, row):
         return (int(row) * 40503) % 65536 < 65536 * min(1024 / self.rows, 1 / 16)
@@ -90,8 +90,8 @@ class LabelControl(LabelMemory):
         faster = min(1.0, 3 * len(labels) / self.rows)
         surprise = sum(w * value for w, value in self.visits) / max(1.0, sum(w for w, _ in self.visits))
         learned = min(1.0, max(0.0, (1 - surprise / max(chance, 0.01)) / 0.05))
-        self.probably += faster * max(0.0, self.learned_out(chance, 0.5) - self.probably)
-        self.certainly += faster * max(0.0, learned * self.learned_out(chance, 1.0) - self.certainly)
+        self.probably += faster * max(0.0, self.learned_out(chance, self.wait / 2) - self.probably)
+        self.certainly += faster * max(0.0, learned * self.learned_out(chance, self.wait) - self.certainly)
 
         def losses(moving):
             return -(np.array(targets) * np.log(softmax(moving))).sum(1)

@@ -20,9 +20,6 @@ LARGE = 0.05  # by that much more, and a label may be taken for memorised even w
 ENOUGH = 4  # rows of each kind to compare
 RECENT = 0.5  # epochs that are looked back on
 RAREST = 0.01  # least share of a class, as a part of what it would be if all were as common
-#: standard errors by which held-out labels must be more surprising than before, for predictions to be learned in place
-#: of labels that are memorised, and for label memory to begin
-PROBABLE, CERTAIN = 0.5, 1.0
 PACE = 3.0  # times an epoch: how fast that is acted upon
 
 
@@ -49,9 +46,13 @@ class LabelControl(Method[LabelControlState]):
 
     Args:
         beta: how slowly the memory moves, in [0, 1); it moves once a visit, so once an epoch.
+        wait: standard errors by which labels of controls must be more surprising than a visit before, at least 0; for
+            what is memorised to be replaced, half as many. At 0 there is no waiting: for networks of which you know
+            that they learn in an epoch or two and memorise in the next.
     """
 
     beta: float = 0.5
+    wait: float = 1.0
 
     name: ClassVar[str] = "label-control"
     summary: ClassVar[str] = "holds a few rows out, and learns from labels while they teach and are not memorised"
@@ -65,11 +66,12 @@ class LabelControl(Method[LabelControlState]):
 
     def __post_init__(self) -> None:
         check_number("LabelControl", "beta", self.beta, 0, 1, open_high=True)
+        check_number("LabelControl", "wait", self.wait, 0)
 
     def init(self, task: Task) -> LabelControlState:
         shares, agreement = torch.ones(2, task.classes or 0), torch.zeros(2, 2)
-        surprise = task.per_row(UNSEEN)
-        return LabelControlState(*no_memory(task), surprise, no_trend(), torch.zeros(2), shares, agreement)
+        surprise, begun = task.per_row(UNSEEN), torch.full((2,), float(self.wait == 0))
+        return LabelControlState(*no_memory(task), surprise, no_trend(), begun, shares, agreement)
 
     def step(self, state: LabelControlState, batch: Batch) -> Decision:
         decision = weigh(LabelMemoryState(*state[:3]), batch, self.beta, caution=0.0)
@@ -96,7 +98,7 @@ class LabelControl(Method[LabelControlState]):
         epoch = (batch.n_valid / state.horizon).clamp(max=1)
         trend, surprise = follow(state.trend, state.surprise, batch.loss, control & batch.valid, epoch)
         chance = entropy(labelled(decision.update["confusion"]))
-        probable, certain = (learned_out(trend, state.horizon, chance, errors) for errors in (PROBABLE, CERTAIN))
+        probable, certain = (learned_out(trend, state.horizon, chance, self.wait * part) for part in (0.5, 1.0))
         # a network that has learned nothing has nothing to relabel by
         said = torch.stack([probable, certain * learned(trend, chance)])
         compared = torch.stack([~control, control]) & again & batch.valid
