@@ -26,7 +26,9 @@ from adaptivek.methods import build
 from adaptivek.noise import Symmetric, corrupt
 from adaptivek.support.streams import stream
 
-METHODS = ("vanilla", "oracle", "label-posterior", "label-control", "label-memory", "elr", "gce")
+METHODS = (
+    "vanilla", "oracle", "label-posterior", "label-control", "label-control:wait=0", "label-memory", "elr", "gce",
+)  # fmt: skip
 RATES = (0.0, 0.2, 0.4)
 ROWS, TESTED, EPOCHS, BATCH, FASTEST = 6_000, 3_000, 16, 128, 0.05
 
