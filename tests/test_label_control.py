@@ -7,7 +7,7 @@ import torch.nn.functional as F
 import adaptivek
 from adaptivek.experiments.data import load
 from adaptivek.methods.held_out import UNSEEN, entropy, follow, held_out, learned_out, no_trend
-from adaptivek.methods.label_control import memorised
+from adaptivek.methods.label_control import begin, memorised
 from adaptivek.noise import Symmetric, corrupt
 
 from .tiny import digits_accuracy
@@ -84,6 +84,14 @@ def test_the_trend_is_the_mean_change_of_a_visit():
 
 def test_nothing_is_said_before_rows_were_seen_twice():
     assert learned_out(trend_of(0.5, epochs=1), torch.tensor(4_096.0), torch.tensor(2.3), 0.0) == 0
+
+
+def test_it_begins_by_and_by_and_does_not_go_back():
+    begun = torch.zeros(2)
+    for said in ([1.0, 0.0], [0.0, 0.0], [1.0, 1.0]):
+        begun = begin(begun, torch.tensor(said), torch.tensor(0.1))
+    torch.testing.assert_close(begun, torch.tensor([0.3 + 0.3 * 0.7, 0.3]))
+    assert begin(begun, torch.ones(2), torch.tensor(0.5)).tolist() == [1, 1]  # an epoch of two batches
 
 
 def test_entropy_of_counts():

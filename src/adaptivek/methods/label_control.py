@@ -98,9 +98,6 @@ class LabelControl(Method[LabelControlState]):
         epoch = (batch.n_valid / state.horizon).clamp(max=1)
         trend, surprise = follow(state.trend, state.surprise, batch.loss, control & batch.valid, epoch)
         chance = entropy(labelled(decision.update["confusion"]))
-        probable, certain = (learned_out(trend, state.horizon, chance, self.wait * part) for part in (0.5, 1.0))
-        # a network that has learned nothing has nothing to relabel by
-        said = torch.stack([probable, certain * learned(trend, chance)])
         compared = torch.stack([~control, control]) & again & batch.valid
         agree = compared & (batch.logits.argmax(-1) == batch.labels)
         of_late = (epoch / RECENT).clamp(max=1)
@@ -112,15 +109,29 @@ class LabelControl(Method[LabelControlState]):
                 **decision.update,
                 "surprise": surprise,
                 "trend": trend,
-                # not at once, so that a moment's chance is not enough; and never back, since once predictions are
-                # learned held-out labels surprise for other reasons
-                "begun": state.begun + (PACE * epoch).clamp(max=1) * (said - state.begun).clamp(min=0),
+                "begun": begin(state.begun, says(trend, state.horizon, chance, self.wait), epoch),
                 "shares": state.shares + (2 * of_late).clamp(max=1) * (means - state.shares),
                 "agreement": (1 - of_late) * state.agreement + torch.stack([agree.sum(-1), compared.sum(-1)]),
             },
             targets=targets + replaced * (sharp - targets),
             confidence=believed + from_memory * (of_label(sharp, batch) - believed),
         )
+
+
+def says(trend: Tensor, rows: Tensor, chance: Tensor, wait: float) -> Tensor:
+    """What the controls say, (2,): how surely labels teach no more, probably and for certain, see `learned_out`."""
+    probably, certainly = (learned_out(trend, rows, chance, wait * part) for part in (0.5, 1.0))
+    # a network that has learned nothing has nothing to relabel by
+    return torch.stack([probably, certainly * learned(trend, chance)])
+
+
+def begin(begun: Tensor, said: Tensor, share: Tensor) -> Tensor:
+    """Towards what is said, by a batch that is this share of an epoch.
+
+    Not at once, so that a moment's chance is not enough. Never back: once predictions are learned, held-out labels
+    surprise for other reasons.
+    """
+    return begun + (PACE * share).clamp(max=1) * (said - begun).clamp(min=0)
 
 
 def memorised(agreement: Tensor, slack: float = 0.0) -> Tensor:
