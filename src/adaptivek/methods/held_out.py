@@ -15,9 +15,7 @@ SLOWEST = 0.01  # of what there is to learn, an epoch: learning no faster than t
 ENOUGH, PART = 6, 1 / 8  # rows seen twice before anything is said: so many, and so large a part of those held out
 LATE = 0.5  # epochs: before that a network has hardly begun, and nothing is compared with it
 LEAST = 0.01  # that there is to learn
-LEARNED = (
-    0.05  # by so much of what is to be had by chance are labels less surprising to a network that has learned some
-)
+LEARNED = 0.05  # less of the surprise than by chance: then a network has learned something
 MOST = 9.0  # surprise of a single row: a probability of about 1e-4
 UNSEEN = -1.0  # in place of the surprise of a row
 
@@ -66,9 +64,8 @@ def learned_out(trend: Tensor, rows: Tensor, chance: Tensor, errors: float) -> T
         chance: how surprising labels are to one who knows how common each is, and nothing else.
         errors: at least 0.
     """
-    surprise, number, change, squares, again, _ = trend.unbind()
-    least = (PART * (LARGEST * rows).clamp(max=MANY)).clamp(min=ENOUGH)
-    surprise = surprise / number.clamp(min=1)
+    _, _, change, squares, again, _ = trend.unbind()
+    surprise, least = mean_surprise(trend), (PART * (LARGEST * rows).clamp(max=MANY)).clamp(min=ENOUGH)
     falling = (errors * squares.sqrt() - change).clamp(min=0) / again.clamp(min=1)
     # of the surprise that is left some may be noise, so at most as much is to be learned as has been
     scale = torch.minimum(surprise, chance - surprise).clamp(min=LEAST)
@@ -77,8 +74,12 @@ def learned_out(trend: Tensor, rows: Tensor, chance: Tensor, errors: float) -> T
 
 def learned(trend: Tensor, chance: Tensor) -> Tensor:
     """How far a network has begun to learn, 0 to 1: by how much less held-out labels surprise it than by chance."""
-    surprise = trend[0] / trend[1].clamp(min=1)
-    return ((1 - surprise / chance.clamp(min=LEAST)) / LEARNED).clamp(0, 1)
+    return ((1 - mean_surprise(trend) / chance.clamp(min=LEAST)) / LEARNED).clamp(0, 1)
+
+
+def mean_surprise(trend: Tensor) -> Tensor:
+    """Of the held-out rows of about the last epoch."""
+    return trend[0] / trend[1].clamp(min=1)
 
 
 def entropy(counts: Tensor) -> Tensor:
