@@ -28,6 +28,7 @@ from .forward import Forward
 from .gce import GCE
 from .itlm import ITLM
 from .jocor import JoCoR
+from .label_agreement import LabelAgreement
 from .label_control import LabelControl
 from .label_memory import LabelMemory
 from .label_noised_trim import LabelNoisedTrim
@@ -70,6 +71,8 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "forward:percentile=100": (Forward, {"percentile": 100}),
     "gce": (GCE, {}),
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
+    "label-agreement": (LabelAgreement, {}),
+    "label-agreement:limit=0.2": (LabelAgreement, {"limit": 0.2}),
     "label-control": (LabelControl, {}),
     "label-control:beta=0.8": (LabelControl, {"beta": 0.8}),
     "label-control:wait=0": (LabelControl, {"wait": 0.0}),

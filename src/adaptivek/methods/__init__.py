@@ -26,6 +26,7 @@ from .forward import Forward as Forward
 from .gce import GCE as GCE
 from .itlm import ITLM as ITLM
 from .jocor import JoCoR as JoCoR
+from .label_agreement import LabelAgreement as LabelAgreement
 from .label_control import LabelControl as LabelControl
 from .label_memory import LabelMemory as LabelMemory
 from .label_noised_trim import LabelNoisedTrim as LabelNoisedTrim
@@ -73,6 +74,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "gce": GCE,
     "itlm": ITLM,
     "jocor": JoCoR,
+    "label-agreement": LabelAgreement,
     "label-control": LabelControl,
     "label-memory": LabelMemory,
     "label-noised-trim": LabelNoisedTrim,
