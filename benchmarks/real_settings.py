@@ -43,7 +43,7 @@ class Recipe:
     epochs: tuple[int, ...]
     batch_size: int = 32
     weight_decay: float = 0.0
-    bfloat16: bool = False  #: forward passes, on a GPU
+    bfloat16: bool = False  #: forward passes
 
     def learning_rate_at(self, step: int, steps: int, epoch: int) -> float:
         """At a step of ``steps`` in all, in an epoch, both from 0."""

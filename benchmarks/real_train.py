@@ -205,7 +205,7 @@ class Loop:
 
 def precision(recipe: Recipe, device: torch.device) -> torch.autocast:
     """Of forward passes."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=recipe.bfloat16 and device.type == "cuda")
+    return torch.autocast(device.type, torch.bfloat16, enabled=recipe.bfloat16)
 
 
 def _aside(function: Callable[[], None]) -> None:

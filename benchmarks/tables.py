@@ -22,6 +22,7 @@ METHODS = {
     "label memory": "label-memory",
     "label memory, quick": "label-memory:beta=0.5",
     "label posterior": "label-posterior",
+    "label agreement": "label-agreement",
 }
 
 

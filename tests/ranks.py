@@ -178,7 +178,7 @@ def sharded() -> None:
 
     for text, options in (
         ("label-posterior", {}),
-        ("label-control", {}),
+        ("label-agreement", {}),
         ("label-memory", {"table_classes": 4}),
         ("adaptive-k", {}),
     ):
@@ -208,7 +208,7 @@ def sharded() -> None:
 
 def resumed() -> None:
     """Stopped and resumed on another number of processes, it is the run of one process that never stopped."""
-    for text in ("label-posterior", "label-control", "label-memory:beta=0.5", "elr"):
+    for text in ("label-posterior", "label-agreement", "label-memory:beta=0.5", "elr"):
         torch.manual_seed(0)
         models = [nn.Linear(6, CLASSES).double() for _ in range(2)]
         models[1].load_state_dict(models[0].state_dict())

@@ -41,7 +41,6 @@ from .methods import EGReweighting as EGReweighting
 from .methods import Forward as Forward
 from .methods import JoCoR as JoCoR
 from .methods import LabelAgreement as LabelAgreement
-from .methods import LabelControl as LabelControl
 from .methods import LabelMemory as LabelMemory
 from .methods import LabelNoisedTrim as LabelNoisedTrim
 from .methods import LabelPosterior as LabelPosterior

@@ -29,7 +29,6 @@ from .gce import GCE
 from .itlm import ITLM
 from .jocor import JoCoR
 from .label_agreement import LabelAgreement
-from .label_control import LabelControl
 from .label_memory import LabelMemory
 from .label_noised_trim import LabelNoisedTrim
 from .label_posterior import LabelPosterior
@@ -73,9 +72,6 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
     "label-agreement": (LabelAgreement, {}),
     "label-agreement:limit=0.2": (LabelAgreement, {"limit": 0.2}),
-    "label-control": (LabelControl, {}),
-    "label-control:beta=0.8": (LabelControl, {"beta": 0.8}),
-    "label-control:wait=0": (LabelControl, {"wait": 0.0}),
     "label-memory:beta=0.2": (LabelMemory, {"beta": 0.2}),
     "label-memory:beta=0.2,caution=0.8": (LabelMemory, {"beta": 0.2, "caution": 0.8}),
     "label-memory": (LabelMemory, {}),

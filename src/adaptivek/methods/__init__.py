@@ -27,7 +27,6 @@ from .gce import GCE as GCE
 from .itlm import ITLM as ITLM
 from .jocor import JoCoR as JoCoR
 from .label_agreement import LabelAgreement as LabelAgreement
-from .label_control import LabelControl as LabelControl
 from .label_memory import LabelMemory as LabelMemory
 from .label_noised_trim import LabelNoisedTrim as LabelNoisedTrim
 from .label_posterior import LabelPosterior as LabelPosterior
@@ -75,7 +74,6 @@ METHODS: dict[str, type[Method[Any]]] = {
     "itlm": ITLM,
     "jocor": JoCoR,
     "label-agreement": LabelAgreement,
-    "label-control": LabelControl,
     "label-memory": LabelMemory,
     "label-noised-trim": LabelNoisedTrim,
     "label-posterior": LabelPosterior,

@@ -15,15 +15,17 @@ from ..method import Batch, Decision, EarlyNoise, Method, Task, add_label_
 WINDOW = 256  # rows over which mean and deviation of the probability of each class are taken
 ENOUGH = 0.75  # probability of a label that is always enough
 OFTEN = 1.5  # times as many labels forgotten as are allowed: then no label is doubted
+COMING_BACK = 0.1, 0.2  # share of the labels left out that are predicted at the next visit: from few to many
 LATELY = 1 / 4  # of an epoch, over which forgotten labels are counted
 FOUND = 1 / 2  # the same for labels that are predicted, of each class
 QUARTER = 4  # a class of which less than a quarter is predicted is not learned, and none of its labels is doubted
 
 
 class LabelAgreementState(NamedTuple):
-    agreed: Tensor  #: (rows,) 1 where the label was the predicted class at the last visit, else 0
+    agreed: Tensor  #: (rows,) at the last visit: 1 where the label was predicted, -1 where it was left out, else 0
     moments: Tensor  #: (2, classes) mean and mean square of the probability of each class of late
     forgotten: Tensor  #: (2,) labels that were predicted a visit before: how many are not any more, and all of them
+    returned: Tensor  #: (2,) labels that were left out a visit before: how many are predicted now, and all of them
     found: Tensor  #: (2, classes) labels of each class of late: how many are predicted, and all of them
     horizon: Tensor  #: the size of the training set
 
@@ -36,7 +38,8 @@ class LabelAgreement(Method[LabelAgreementState]):
     learning forgets many, and what it does not predict may be hard. Once it forgets few, what it does not predict is
     left out: a label counts if it is the predicted class, and its probability is a standard deviation above the mean of
     that class over all rows, or 3/4. What is left out is not memorised, so its prediction stays honest, and it counts
-    again as soon as it is predicted. Labels of a class that is hardly ever predicted are left alone.
+    again as soon as it is predicted. Where many labels come back like that they were hard, and for some epochs none is
+    left out. Labels of a class that is hardly ever predicted are left alone.
 
     Args:
         limit: share of the predicted labels that may be forgotten from one visit to the next, above 0; at one and a
@@ -63,6 +66,7 @@ class LabelAgreement(Method[LabelAgreementState]):
             task.per_row(0.0),
             torch.stack([flat, flat.square()]),
             torch.zeros(2),
+            torch.zeros(2),
             torch.zeros(2, classes),
             torch.tensor(float(task.rows or 1)),
         )
@@ -74,19 +78,20 @@ class LabelAgreement(Method[LabelAgreementState]):
         agrees = p.argmax(-1) == batch.labels
         moments = count_moments(state.moments, p, batch)
         confident = p.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1) >= thresholds(moments)[batch.labels]
-        doubted = settled(state.forgotten, self.limit) * trust(state.found)[batch.labels]
+        doubted = self._sure(state) * trust(state.found)[batch.labels]
         counts = torch.where(agrees & confident, 1.0, 1 - doubted).to(p.dtype)
 
-        before = (state.agreed > 0) & batch.valid
+        before, out = (state.agreed > 0) & batch.valid, (state.agreed < 0) & batch.valid
         labels = torch.stack([agrees & batch.valid, batch.valid]).to(state.found.dtype)
         found = torch.zeros_like(state.found).scatter_add(-1, batch.labels.expand(2, -1), labels)
         share = batch.n_valid / state.horizon
         return Decision(
             batch.valid,
             {
-                "agreed": agrees.to(state.agreed.dtype),
+                "agreed": torch.where(agrees, 1.0, -(counts < 0.5).to(p.dtype)).to(state.agreed.dtype),
                 "moments": moments,
                 "forgotten": fade(state.forgotten, share / LATELY) + torch.stack([before & ~agrees, before]).sum(-1),
+                "returned": fade(state.returned, share) + torch.stack([out & agrees, out]).sum(-1),
                 "found": fade(state.found, share / FOUND) + found,
             },
             # what is left out has its own prediction for a target, so no gradient, and the steps of the rest are no
@@ -96,11 +101,14 @@ class LabelAgreement(Method[LabelAgreementState]):
         )
 
     def early_noise(self, state: LabelAgreementState) -> EarlyNoise:
-        """Labels that are not predicted, and were not learned for that reason; told once labels are doubted at all."""
+        """Labels that are not predicted, and not learned for that reason; while none is doubted, nothing is known."""
         predicted, number = state.found.sum(-1).unbind()
-        known = settled(state.forgotten, self.limit) > 0
-        share = (1 - predicted / number).where(known, math.nan)
+        share = (1 - predicted / number).where(self._sure(state) > 0, math.nan)
         return EarlyNoise(share, share, share)
+
+    def _sure(self, state: LabelAgreementState) -> Tensor:
+        """How far labels may be doubted, 0 to 1: a network must have settled, and its doubts must last."""
+        return settled(state.forgotten, self.limit) * lasting(state.returned)
 
 
 def settled(forgotten: Tensor, limit: float) -> Tensor:
@@ -109,6 +117,15 @@ def settled(forgotten: Tensor, limit: float) -> Tensor:
     share = (lost + 1) / (number + 2)
     most = share + (share * (1 - share) / number.clamp(min=1)).sqrt()
     return ((OFTEN * limit - most) / ((OFTEN - 1) * limit)).clamp(0, 1)
+
+
+def lasting(returned: Tensor) -> Tensor:
+    """How far doubts last, 0 to 1: by the share of labels left out that come to be predicted, less a standard error."""
+    back, number = returned.unbind()
+    share = back / number.clamp(min=1)
+    least = share - (share * (1 - share) / number.clamp(min=1)).sqrt()
+    few, many = COMING_BACK
+    return ((many - least) / (many - few)).clamp(0, 1)
 
 
 def trust(found: Tensor) -> Tensor:

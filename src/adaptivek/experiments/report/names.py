@@ -6,7 +6,7 @@ from ...support.files import plain
 
 NAMES = {
     "oracle": "Oracle", "vanilla": "Vanilla", "mkl": "MKL", "vanilla+mkl": "Vanilla+MKL", "adaptive-k": "Adaptive-k",
-    "label-control": "Label control", "label-memory": "Label memory", "label-posterior": "Label posterior",
+    "label-agreement": "Label agreement", "label-memory": "Label memory", "label-posterior": "Label posterior",
     "elr": "ELR",
     "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "imdb": "IMDB", "sarcasm": "Sarcasm",
     "hotel": "Hotel reviews", "20newsgroups": "20 newsgroups", "digits": "Digits",
