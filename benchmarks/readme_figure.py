@@ -39,6 +39,8 @@ SHOWN = {
     "adaptive-k": ("Adaptive-k, as published", "violet", "s", "-"),
     "vanilla": ("plain training", "grey", "X", "-"),
 }
+#: with real noise only, as a ring
+BESIDE = "label-agreement", "adaptivek, label agreement"
 DATA = {"fashion-mnist": "Fashion-MNIST, 5,000 rows", "cifar10": "CIFAR-10"}
 FINE_TUNED = "sarcasm", "Sarcasm, fine-tuned"
 #: as it did best there; elsewhere as it is
@@ -93,7 +95,7 @@ def real(folder: Path, people: Path) -> dict[str, Found]:
     lines = [line for path in sorted(folder.glob("*.jsonl")) for line in read_lines(path)]
     for job, line in current(lines).items():
         setting = job.setting
-        if setting.noise == OWN and job.method in SHOWN and setting.network == "perceptron":
+        if setting.noise == OWN and job.method in (*SHOWN, BESIDE[0]) and setting.network == "perceptron":
             key = line["true_noise_ratio"], REAL.get(setting.data, setting.data)
             values.setdefault(key, {}).setdefault(job.method, []).append(line[setting.metric][-1])
     for line in read_lines(people):
@@ -103,7 +105,7 @@ def real(folder: Path, people: Path) -> dict[str, Found]:
     return {
         f"{name} ({ratio:.0%})": {method: statistics.mean(numbers) for method, numbers in found.items()}
         for (ratio, name), found in sorted(values.items(), reverse=True)
-        if found.keys() == SHOWN.keys()
+        if found.keys() >= SHOWN.keys()
     }
 
 
@@ -122,6 +124,8 @@ def dumbbells(axes: Axes, found: Mapping[str, Found], narrow: bool) -> None:
     for method, (_, pen, marker, _) in SHOWN.items():
         accuracy = [row[method] for row in found.values()]
         axes.scatter(accuracy, range(len(found)), s=44, marker=marker, color=PENS[pen], zorder=2 + (method == DEFAULT))
+    ours = {place: row[BESIDE[0]] for place, row in enumerate(found.values()) if BESIDE[0] in row}
+    axes.scatter(list(ours.values()), list(ours), s=64, facecolors="none", edgecolors=PENS["blue"], lw=2, zorder=4)
     if narrow:  # there is no room beside the lines
         axes.set_yticks([])
         left = min(min(row.values()) for row in found.values())
@@ -148,11 +152,12 @@ def draw(by_rate: Mapping[str, dict[float, Found]], by_data: Mapping[str, Found]
             panels[0].plot([], [], line, marker=marker, ms=6, color=PENS[pen], label=label)[0]
             for label, pen, marker, line in SHOWN.values()
         ]
+        keys += panels[0].plot([], [], "o", ms=8, mfc="none", mew=2, color=PENS["blue"], label=BESIDE[1])
         if narrow:
             panels[-1].set_axis_off()
             panels[-1].legend(
                 handles=keys,
-                labels=[label.replace(": ", ":\n").replace(", ", ",\n") for label, *_ in SHOWN.values()],
+                labels=[str(key.get_label()).replace(": ", ":\n").replace(", ", ",\n") for key in keys],
                 loc="center",
                 fontsize=10,
             )
@@ -173,7 +178,7 @@ def main() -> None:
         for rate, row in found.items():
             print(f"{name}, {rate:.0%}: " + ", ".join(f"{m} {row[m]:.1f}" for m in SHOWN if m in row))
     for name, row in by_data.items():
-        print(f"{name}: " + ", ".join(f"{method} {row[method]:.1f}" for method in SHOWN))
+        print(f"{name}: " + ", ".join(f"{method} {accuracy:.1f}" for method, accuracy in row.items()))
     for name, narrow in (("readme.svg", False), ("readme-narrow.svg", True)):
         save(draw(by_rate, by_data, narrow), given.out / name)
         print(given.out / name)
