@@ -287,6 +287,7 @@ def test_one_call_fits_predicts_and_comes_back_from_disk(tmp_path):
 
 def test_a_network_of_ones_own_is_fitted_and_its_weights_come_back(tmp_path):
     x, y, labels = blobs(120)
+    torch.manual_seed(0)
     model = nn.Linear(5, 3)
     before = model.weight.clone()
     data = TensorDataset(torch.from_numpy(x), torch.from_numpy(labels))

@@ -70,8 +70,6 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "forward:percentile=100": (Forward, {"percentile": 100}),
     "gce": (GCE, {}),
     "gce:truncate=0.3": (GCE, {"truncate": 0.3}),
-    "label-agreement": (LabelAgreement, {}),
-    "label-agreement:limit=0.2": (LabelAgreement, {"limit": 0.2}),
     "label-memory:beta=0.2": (LabelMemory, {"beta": 0.2}),
     "label-memory:beta=0.2,caution=0.8": (LabelMemory, {"beta": 0.2, "caution": 0.8}),
     "label-memory": (LabelMemory, {}),
@@ -87,6 +85,9 @@ REFERENCES: dict[str, tuple[type, dict[str, object]]] = {
     "sat:alpha=0.5": (SAT, {"alpha": 0.5}),
     "sce": (SCE, {}),
     "selc": (SELC, {}),
+    # after those that act at once, one of which frameworks are tried with
+    "label-agreement": (LabelAgreement, {}),
+    "label-agreement:limit=0.2": (LabelAgreement, {"limit": 0.2}),
     "beta-mixture": (BetaMixture, {}),
     "beta-mixture:rounds=3": (BetaMixture, {"rounds": 3}),
     "cores:beta=1.5,plain=0,ramp=3,sieve=1": (CORES, {"beta": 1.5, "plain": 0, "ramp": 3, "sieve": 1}),
