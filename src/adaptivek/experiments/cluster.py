@@ -93,7 +93,8 @@ def as_tasks(cluster: Any, work: Work, settings: Settings) -> Iterator[Result]:
                 running[task.remote(number, unit, device, root, settings.imports, board)] = number, unit
                 epochs[number] = 0
             if not running:
-                settings.tell("")
+                if words:  # else nobody was at work when it was last told
+                    settings.tell("")
                 return
             ended, _ = cluster.wait(list(running), num_returns=1, timeout=LOOK)
             said = cluster.get(board.read.remote())
