@@ -176,12 +176,8 @@ def sharded() -> None:
     """FSDP averages as DDP does; what it hides between micro-batches is refused, not miscounted."""
     from torch.distributed.fsdp import fully_shard  # from PyTorch 2.6 on
 
-    for text, options in (
-        ("label-posterior", {}),
-        ("label-agreement", {}),
-        ("label-memory", {"table_classes": 4}),
-        ("adaptive-k", {}),
-    ):
+    methods = {"label-posterior": {}, "label-agreement": {}, "label-memory": {"table_classes": 4}, "adaptive-k": {}}
+    for text, options in methods.items():
         torch.manual_seed(0)
         alone = nn.Linear(6, CLASSES).double()
         model = fully_shard(copy.deepcopy(alone), mesh=init_device_mesh("cpu", (dist.get_world_size(),)))

@@ -62,14 +62,6 @@ def right_and_predicted(confusion: Tensor) -> tuple[Tensor, Tensor]:
     return agree, agree + predicted
 
 
-def labelled(confusion: Tensor) -> Tensor:
-    """How often each class was observed, (classes,)."""
-    if confusion.shape[-2] == confusion.shape[-1]:
-        return confusion.sum(-2)
-    agree, _, elsewhere = confusion.unbind(-2)
-    return agree + elsewhere
-
-
 def _given(confusion: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """How often other classes were predicted where these labels were observed, and how often any was, (B,).
 

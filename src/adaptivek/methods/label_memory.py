@@ -57,41 +57,32 @@ class LabelMemory(Method[LabelMemoryState]):
         check_number("LabelMemory", "caution", self.caution, 0)
 
     def init(self, task: Task) -> LabelMemoryState:
-        return no_memory(task)
+        horizon = torch.tensor(float(task.rows or HORIZON))
+        return LabelMemoryState(task.remembered(), no_counts(task.classes or 0), horizon)
 
     def step(self, state: LabelMemoryState, batch: Batch) -> Decision:
-        return weigh(state, batch, self.beta, self.caution)
+        assert batch.logits is not None
+        assert batch.labels is not None
+        p, label = batch.logits.detach().softmax(-1), observed(batch)
+        before, moved = _visit(state.predictions, p, self.beta, self.caution)
+        memory = torch.addcmul(moved, 1 - moved.sum(-1, keepdim=True), label)
+        odds, trust = odds_and_trust(state.confusion, batch.labels)
 
-
-def no_memory(task: Task) -> LabelMemoryState:
-    """Before the first visit."""
-    return LabelMemoryState(task.remembered(), no_counts(task.classes or 0), torch.tensor(float(task.rows or HORIZON)))
-
-
-def weigh(state: LabelMemoryState, batch: Batch, beta: float, caution: float) -> Decision:
-    """What label memory makes of a mini-batch."""
-    assert batch.logits is not None
-    assert batch.labels is not None
-    p, label = batch.logits.detach().softmax(-1), observed(batch)
-    before, moved = _visit(state.predictions, p, beta, caution)
-    memory = torch.addcmul(moved, 1 - moved.sum(-1, keepdim=True), label)
-    odds, trust = odds_and_trust(state.confusion, batch.labels)
-
-    replaced, was_against, is_against = _against(torch.stack([memory, before, p]), odds, batch).unbind()
-    better = p.clamp(TINY) * memory.clamp(TINY) * odds
-    better = better / better.sum(-1, keepdim=True)
-    held_back = trust * (was_against & is_against) * before.sum(-1)
-    # a target that is the prediction itself has no gradient: the sample stays in the mean, and says less
-    toward, far = torch.where(replaced.unsqueeze(-1), better, p), torch.where(replaced, trust, held_back)
-    return Decision(
-        batch.valid,
-        {
-            "predictions": moved,
-            "confusion": count_confusion(state.confusion, state.horizon, moved.argmax(-1), batch),
-        },
-        targets=label + far.unsqueeze(-1) * (toward - label),
-        confidence=torch.where(replaced, 0, 1 - held_back),
-    )
+        replaced, was_against, is_against = _against(torch.stack([memory, before, p]), odds, batch).unbind()
+        better = p.clamp(TINY) * memory.clamp(TINY) * odds
+        better = better / better.sum(-1, keepdim=True)
+        held_back = trust * (was_against & is_against) * before.sum(-1)
+        # a target that is the prediction itself has no gradient: the sample stays in the mean, and says less
+        toward, far = torch.where(replaced.unsqueeze(-1), better, p), torch.where(replaced, trust, held_back)
+        return Decision(
+            batch.valid,
+            {
+                "predictions": moved,
+                "confusion": count_confusion(state.confusion, state.horizon, moved.argmax(-1), batch),
+            },
+            targets=label + far.unsqueeze(-1) * (toward - label),
+            confidence=torch.where(replaced, 0, 1 - held_back),
+        )
 
 
 def _visit(remembered: Tensor | None, p: Tensor, beta: float, caution: float) -> tuple[Tensor, Tensor]:
