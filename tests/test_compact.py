@@ -18,7 +18,7 @@ from adaptivek.methods import METHODS
 
 from .test_tables import slowly
 
-BY_CLASS = ("elr", "label-memory", "label-posterior", "lccn", "plc", "sat", "selc", "sop")
+BY_CLASS = ("elr", "label-agreement", "label-memory", "label-posterior", "lccn", "plc", "sat", "selc", "sop")
 
 
 def kept_of(row: np.ndarray, kept: int) -> np.ndarray:

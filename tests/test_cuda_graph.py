@@ -103,7 +103,7 @@ def test_replayed_equals_eager(text, half, criterion_that_replays):
 
 
 @pytest.mark.parametrize("options", [{}, {"table_classes": 3}])
-@pytest.mark.parametrize("text", ["elr", "label-memory", "label-posterior", "plc", "sat"])
+@pytest.mark.parametrize("text", ["elr", "label-agreement", "label-memory", "label-posterior", "plc", "sat"])
 def test_tables_on_the_host_are_lent_to_a_replay(text, options, criterion_that_replays):
     """With rows that come twice in a batch, and a shape that comes and goes."""
     replayed, eager = criterion_that_replays(text, table_device="cpu", **options), make(text, **options)

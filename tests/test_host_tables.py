@@ -19,7 +19,7 @@ from .tiny import answered, swept
 
 ROWS, CLASSES, SIZE = 30, 6, 16
 WITH_TABLES = [name for name, method in METHODS.items() if method.tables]
-PACKED = ("elr", "label-memory", "label-posterior", "plc", "sat")
+PACKED = ("elr", "label-agreement", "label-memory", "label-posterior", "plc", "sat")
 
 
 def make(method: str, **options: object) -> adaptivek.Selection:

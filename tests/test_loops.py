@@ -72,7 +72,7 @@ def test_a_window_run_again_is_the_step_of_one_big_batch(text):
         partial += 0 < float(whole.confidence.sum()) < len(y)
     assert_same_memory(parts, whole)
     method = whole.method  # those that go by epochs have seen none, those that remember rows have seen each once
-    waits = method.needs_epochs or method.uses_rows or method.full_pass or method.name == "label-agreement"
+    waits = method.needs_epochs or method.uses_rows or method.full_pass
     assert partial > 0 or not method.leaves_out or waits
 
 

@@ -22,7 +22,18 @@ class LabelPosterior(Rule):
         learned = min(max((self.mean[label] - chance) / (1 - chance) / 0.25, 0.0), 1.0)
         return min(max(4 * again - 1, 0.0), 1.0) * max(1 - explained, 0.0) * learned
 
+    def doubted(self, row):
+        """How far the label of a row may be doubted."""
+        return 1.0
+
     def step(self, logits, labels, rows):
+        losses = self.cross_entropy_with(self.targets(logits, labels, rows))
+        return losses, np.ones(len(labels))
+
+    def cross_entropy_with(self, targets):
+        return lambda moving: -(targets * np.log(softmax(moving))).sum(1)
+
+    def targets(self, logits, labels, rows):
         counts = self.confusion + np.eye(self.classes)
         noisy = self.early_wrong / (self.early + 1)
         memorising = min(max((noisy - self.doubt) / 0.05 - 1, 0.0), 1.0)
@@ -37,7 +48,7 @@ class LabelPosterior(Rule):
                 said = max(p[c], 1e-6) * (max(before[c], 1e-6) if visits else 1.0)
                 posterior[c] = said ** ((1 + max(few, memorising)) / 2) * odds
             posterior /= posterior.sum()
-            trust = self.trust(label)
+            trust = self.trust(label) * self.doubted(row)
             share = trust * visits / (self.worth + visits)
             target = (1 - share) * np.eye(self.classes)[label] + share * posterior
             self.confidence[place] = posterior[label]
@@ -72,8 +83,4 @@ class LabelPosterior(Rule):
                 self.square[c] += far * (np.mean(np.square(confidences)) - self.square[c])
 
         self.doubt += min(1, len(labels) / len(self.visits)) * (np.mean(1 - self.confidence) - self.doubt)
-
-        def losses(moving):
-            return -(np.array(targets) * np.log(softmax(moving))).sum(1)
-
-        return losses, np.ones(len(labels))
+        return np.array(targets)

@@ -1,8 +1,7 @@
-"""Label agreement: once few labels are forgotten, only those are learned that are predicted with confidence."""
+"""Label agreement: after the first visits, labels are doubted only where a network has stopped learning them."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,36 +9,57 @@ import torch
 from torch import Tensor
 
 from ..backend.checks import check_number
-from ..method import Batch, Decision, EarlyNoise, Method, Task, add_label_
+from ..method import Batch, Decision, EarlyNoise, Method, Task
+from .label_posterior import ENOUGH, SLACK, LabelPosterior, LabelPosteriorState
 
+POSTERIOR = LabelPosterior()
+FIRST = 4  # visits at which labels are doubted whatever else is seen: a few epochs may be all there are
 WINDOW = 256  # rows over which mean and deviation of the probability of each class are taken
-ENOUGH = 0.75  # probability of a label that is always enough
-OFTEN = 1.5  # times as many labels forgotten as are allowed: then no label is doubted
+PROBABLE = 0.75  # probability of a label that is always enough
+OFTEN = 1.5  # times as many labels forgotten as are allowed: then none is left out
+SURPLUS = 0.04, 0.08  # by how much labels learned outnumber labels forgotten: from hardly to clearly
 COMING_BACK = 0.1, 0.2  # share of the labels left out that are predicted at the next visit: from few to many
 LATELY = 1 / 4  # of an epoch, over which forgotten labels are counted
 FOUND = 1 / 2  # the same for labels that are predicted, of each class
-QUARTER = 4  # a class of which less than a quarter is predicted is not learned, and none of its labels is doubted
+EPOCHS = 2  # over which labels learned are compared with labels forgotten
+QUARTER = 4  # a class of which less than a quarter is predicted is not learned, and none of its labels is left out
 
 
 class LabelAgreementState(NamedTuple):
+    # of label posterior, in its order
+    predictions: Tensor
+    visits: Tensor
+    confusion: Tensor
+    expected: Tensor
+    moments: Tensor
+    early: Tensor
+    unseen: Tensor
+    doubt: Tensor
+    horizon: Tensor
+    # its own
     agreed: Tensor  #: (rows,) at the last visit: 1 where the label was predicted, -1 where it was left out, else 0
-    moments: Tensor  #: (2, classes) mean and mean square of the probability of each class of late
+    probability: Tensor  #: (2, classes) mean and mean square of the probability of each class of late
     forgotten: Tensor  #: (2,) labels that were predicted a visit before: how many are not any more, and all of them
+    changed: Tensor  #: (2,) over the last epochs: labels that came to be predicted, and labels forgotten
     returned: Tensor  #: (2,) labels that were left out a visit before: how many are predicted now, and all of them
     found: Tensor  #: (2, classes) labels of each class of late: how many are predicted, and all of them
-    horizon: Tensor  #: the size of the training set
 
 
 @dataclass(frozen=True)
 class LabelAgreement(Method[LabelAgreementState]):
-    """Plain training while labels are forgotten; then a label is learned if it is predicted, with confidence.
+    """Label posterior, but for a network that is still learning; once few labels are forgotten, only agreed ones.
 
-    A label is forgotten that was predicted at the last visit of its row and is not any more. A network that is still
-    learning forgets many, and what it does not predict may be hard. Once it forgets few, what it does not predict is
-    left out: a label counts if it is the predicted class, and its probability is a standard deviation above the mean of
-    that class over all rows, or 3/4. What is left out is not memorised, so its prediction stays honest, and it counts
-    again as soon as it is predicted. Where many labels come back like that they were hard, and for some epochs none is
-    left out. Labels of a class that is hardly ever predicted are left alone.
+    A label is forgotten if it was predicted at the last visit of its row and is not any more, and learned the other
+    way round. From the fifth visit on labels are mixed with their posterior only where few are forgotten, where
+    hardly more are learned than forgotten, or where more are predicted than seemed clean in the first visits, so that
+    noisy ones must be among them. Else the network is still learning, and this is plain training.
+
+    Once few are forgotten a label is learned only if it is the predicted class, and either more probable than one
+    standard deviation above the mean of that class over all rows, or 3/4. What is left out is not memorised, so its
+    prediction stays honest, and it counts again as soon as it is predicted. Where many labels come back like that they
+    were hard, and for some epochs none is left out. Labels of a class that is hardly ever predicted are kept.
+
+    Without row numbers it is label posterior.
 
     Args:
         limit: share of the predicted labels that may be forgotten from one visit to the next, above 0; at one and a
@@ -49,12 +69,15 @@ class LabelAgreement(Method[LabelAgreementState]):
     limit: float = 0.08
 
     name: ClassVar[str] = "label-agreement"
-    summary: ClassVar[str] = "once few labels are forgotten, learns only those that are predicted with confidence"
+    summary: ClassVar[str] = (
+        "mixes labels with their posterior unless a network is still learning, then learns what agrees"
+    )
     paper: ClassVar[str] = "this library"
-    needs_rows: ClassVar[bool] = True
+    revision: ClassVar[int] = 2
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
-    tables: ClassVar[tuple[str, ...]] = ("agreed",)
+    uses_rows: ClassVar[bool] = True
+    tables: ClassVar[tuple[str, ...]] = ("predictions", "visits", "agreed")
 
     def __post_init__(self) -> None:
         check_number("LabelAgreement", "limit", self.limit, 0, 1, open_low=True)
@@ -63,52 +86,59 @@ class LabelAgreement(Method[LabelAgreementState]):
         classes = task.classes or 0
         flat = torch.full((classes,), 1 / max(classes, 1))  # what a network says that knows nothing
         return LabelAgreementState(
+            *POSTERIOR.init(task),
             task.per_row(0.0),
             torch.stack([flat, flat.square()]),
             torch.zeros(2),
             torch.zeros(2),
+            torch.zeros(2),
             torch.zeros(2, classes),
-            torch.tensor(float(task.rows or 1)),
         )
 
     def step(self, state: LabelAgreementState, batch: Batch) -> Decision:
         assert batch.logits is not None
         assert batch.labels is not None
+        if state.agreed is None:
+            return POSTERIOR.decide(_of_posterior(state), batch)
+        quiet = settled(state.forgotten, self.limit)
+        done = torch.stack([quiet, levelled_off(state.changed), memorised(state.found, state.early)]).amax(0)
+        doubted = torch.where(state.visits < FIRST, 1.0, done)
+        mixed = POSTERIOR.decide(_of_posterior(state), batch, doubted.unsqueeze(-1))
+        assert mixed.targets is not None
+        assert mixed.update is not None
+
         p = batch.logits.detach().softmax(-1)
         agrees = p.argmax(-1) == batch.labels
-        moments = count_moments(state.moments, p, batch)
-        confident = p.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1) >= thresholds(moments)[batch.labels]
-        doubted = self._sure(state) * trust(state.found)[batch.labels]
-        counts = torch.where(agrees & confident, 1.0, 1 - doubted).to(p.dtype)
+        probability = count_moments(state.probability, p, batch)
+        confident = p.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1) >= thresholds(probability)[batch.labels]
+        left_out = quiet * lasting(state.returned) * trust(state.found)[batch.labels]
+        counts = torch.where(agrees & confident, 1.0, 1 - left_out).to(p.dtype)
 
-        before, out = (state.agreed > 0) & batch.valid, (state.agreed < 0) & batch.valid
+        before, was_out = (state.agreed > 0) & batch.valid, (state.agreed < 0) & batch.valid
+        learned = agrees & (state.agreed <= 0) & (state.visits > 0) & batch.valid
+        lost = before & ~agrees
         labels = torch.stack([agrees & batch.valid, batch.valid]).to(state.found.dtype)
         found = torch.zeros_like(state.found).scatter_add(-1, batch.labels.expand(2, -1), labels)
         share = batch.n_valid / state.horizon
-        return Decision(
-            batch.valid,
-            {
-                "agreed": torch.where(agrees, 1.0, -(counts < 0.5).to(p.dtype)).to(state.agreed.dtype),
-                "moments": moments,
-                "forgotten": fade(state.forgotten, share / LATELY) + torch.stack([before & ~agrees, before]).sum(-1),
-                "returned": fade(state.returned, share) + torch.stack([out & agrees, out]).sum(-1),
-                "found": fade(state.found, share / FOUND) + found,
-            },
-            # what is left out has its own prediction for a target, so no gradient, and the steps of the rest are no
-            # larger for it: with larger ones training at a high learning rate does not survive
-            targets=add_label_((1 - counts).unsqueeze(-1) * p, batch, counts.unsqueeze(-1)),
-            confidence=counts,
-        )
+        update = {
+            "agreed": torch.where(agrees, 1.0, -(counts < 0.5).to(p.dtype)).to(state.agreed.dtype),
+            "probability": probability,
+            "forgotten": fade(state.forgotten, share / LATELY) + torch.stack([lost, before]).sum(-1),
+            "changed": fade(state.changed, share / EPOCHS) + torch.stack([learned, lost]).sum(-1),
+            "returned": fade(state.returned, share) + torch.stack([was_out & agrees, was_out]).sum(-1),
+            "found": fade(state.found, share / FOUND) + found,
+        }
+        # what is left out has its own prediction for a target, so no gradient, and the steps of the rest are no
+        # larger for it: with larger ones training at a high learning rate does not survive
+        targets = torch.lerp(p, mixed.targets, counts.unsqueeze(-1))
+        return mixed._replace(update={**mixed.update, **update}, targets=targets)
 
     def early_noise(self, state: LabelAgreementState) -> EarlyNoise:
-        """Labels that are not predicted, and not learned for that reason; while none is doubted, nothing is known."""
-        predicted, number = state.found.sum(-1).unbind()
-        share = (1 - predicted / number).where(self._sure(state) > 0, math.nan)
-        return EarlyNoise(share, share, share)
+        return POSTERIOR.early_noise(_of_posterior(state))
 
-    def _sure(self, state: LabelAgreementState) -> Tensor:
-        """How far labels may be doubted, 0 to 1: a network must have settled, and its doubts must last."""
-        return settled(state.forgotten, self.limit) * lasting(state.returned)
+
+def _of_posterior(state: LabelAgreementState) -> LabelPosteriorState:
+    return LabelPosteriorState(*state[: len(LabelPosteriorState._fields)])
 
 
 def settled(forgotten: Tensor, limit: float) -> Tensor:
@@ -117,6 +147,22 @@ def settled(forgotten: Tensor, limit: float) -> Tensor:
     share = (lost + 1) / (number + 2)
     most = share + (share * (1 - share) / number.clamp(min=1)).sqrt()
     return ((OFTEN * limit - most) / ((OFTEN - 1) * limit)).clamp(0, 1)
+
+
+def levelled_off(changed: Tensor) -> Tensor:
+    """How surely a network has stopped learning, 0 to 1: by the surplus of labels learned, and a standard error."""
+    learned, lost = changed.unbind()
+    number = learned + lost + 1
+    hardly, clearly = SURPLUS
+    return ((clearly - (learned - lost + number.sqrt()) / number) / (clearly - hardly)).clamp(0, 1)
+
+
+def memorised(found: Tensor, early: Tensor) -> Tensor:
+    """How surely noisy labels are memorised, 0 to 1: by how many more are predicted than seemed clean at first."""
+    predicted, number = found.sum(-1).unbind()
+    noisy, seen = early.unbind()
+    beyond = predicted / number.clamp(min=1) - (1 - noisy / seen.clamp(min=1))
+    return (beyond / SLACK).clamp(0, 1) * (seen >= ENOUGH)
 
 
 def lasting(returned: Tensor) -> Tensor:
@@ -129,14 +175,14 @@ def lasting(returned: Tensor) -> Tensor:
 
 
 def trust(found: Tensor) -> Tensor:
-    """How far labels of each class may be doubted, 0 to 1: more than a quarter of them must be predicted."""
+    """How far labels of each class may be left out, 0 to 1: more than a quarter of them must be predicted."""
     return (QUARTER * found[0] / (found[1] + 1) - 1).clamp(0, 1)
 
 
 def thresholds(moments: Tensor) -> Tensor:
     """The probability from which on a label of each class is confident."""
     mean, square = moments[0], moments[1]
-    return (mean + (square - mean.square()).clamp(min=0).sqrt()).clamp(max=ENOUGH)
+    return (mean + (square - mean.square()).clamp(min=0).sqrt()).clamp(max=PROBABLE)
 
 
 def count_moments(moments: Tensor, p: Tensor, batch: Batch) -> Tensor:

@@ -96,6 +96,10 @@ class LabelPosterior(Method[LabelPosteriorState]):
         )
 
     def step(self, state: LabelPosteriorState, batch: Batch) -> Decision:
+        return self.decide(state, batch)
+
+    def decide(self, state: LabelPosteriorState, batch: Batch, doubted: Tensor | float = 1.0) -> Decision:
+        """A step in which labels are doubted so far at the most, 0 to 1: a number, or one for each sample, (B, 1)."""
         assert batch.logits is not None
         assert batch.labels is not None
         p = batch.logits.detach().softmax(-1)
@@ -104,7 +108,7 @@ class LabelPosterior(Method[LabelPosteriorState]):
         if batch.targets is not None:
             odds = torch.where(batch.targets > 0, 1.0, odds)
         known = learned(state.moments) * (1 - explained(state.confusion, state.expected)).clamp(min=0)
-        trust = (trust * known[batch.labels]).unsqueeze(-1)
+        trust = (trust * known[batch.labels]).unsqueeze(-1) * doubted
         few, memorising = few_visits(visits), memorised(state.early, state.doubt)
         if state.visits is not None:  # without memory the power is 1
             said = said ** (0.5 + 0.5 * torch.maximum(few, memorising))
