@@ -1,12 +1,14 @@
-"""How many labels a network forgets from one visit to the next, and how many come back that were left out.
+"""How many labels a network forgets and learns from one visit to the next, and how many come back that were left out.
 
     python benchmarks/real.py prepare --data-root DATA --weights MINILM MOBILENET --out runs/real
     python benchmarks/forgetting.py --folder runs/real --data-root DATA      # ten minutes on one core
 
-A label is forgotten if it was predicted at the last visit of its row and is not any more: shown for plain training, by
-which label agreement decides when to begin. It comes back if it was left out at the last visit and is predicted now:
-shown for label agreement itself. Per cent, by epoch, one seed: hard images (benchmarks/hard_images.py), the development
-pool of benchmarks/real.py with small networks, and scikit-learn's digits with our classifier (benchmarks/tables.py).
+A label is forgotten if it was predicted at the last visit of its row and is not any more, and learned the other way
+round. Shown for plain training: the share of predicted labels that is forgotten, and by how much labels learned
+outnumber labels forgotten, of both together. By these label agreement decides whether to doubt. A label comes back if
+it was left out at the last visit and is predicted now: shown for label agreement itself. Per cent, by epoch, one seed:
+hard images (benchmarks/hard_images.py), the development pool of benchmarks/real.py with small networks, and
+scikit-learn's digits with our classifier (benchmarks/tables.py).
 """
 
 from __future__ import annotations
@@ -36,28 +38,36 @@ SHOWN = (2, 3, 4, 6, 10, 15)  # epochs
 
 
 class Watched(adaptivek.Selection):
-    """Counts, epoch by epoch, labels predicted a visit before and those of them forgotten; left out, and come back."""
+    """Counts, epoch by epoch, labels predicted a visit before, forgotten, and learned; left out, and come back."""
 
     watching: Watched | None = None  #: the last one that was made
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.last = torch.zeros(self.rows or 0, dtype=torch.int64)  # 1 predicted, -1 left out
+        self.last = torch.full((self.rows or 0,), -2)  # 1 predicted, 0 not, -1 left out, -2 not seen yet
         self.counts: list[Tensor] = []
         self.passed = 0
         Watched.watching = self
 
     def forward(self, output: Tensor, target: Tensor, index: Tensor | None = None) -> Tensor:
         loss = super().forward(output, target, index)
-        if self.training and index is not None and self.confidence is not None:
+        if self.training and index is not None:
             agrees, before = output.argmax(1) == target, self.last[index]
-            pairs = [before > 0, (before > 0) & ~agrees, before < 0, (before < 0) & agrees]
+            out = before == -1
+            learned = (before > -2) & (before < 1) & agrees
+            counted = [before > 0, (before > 0) & ~agrees, learned, out, out & agrees]
             epoch = self.passed // len(self.last)
-            self.counts += [torch.zeros(4)] * (epoch + 1 - len(self.counts))
-            self.counts[epoch] = self.counts[epoch] + torch.stack(pairs).sum(1)
-            self.last[index] = torch.where(agrees, 1, -(self.confidence < 0.5).long())
+            self.counts += [torch.zeros(len(counted))] * (epoch + 1 - len(self.counts))
+            self.counts[epoch] = self.counts[epoch] + torch.stack(counted).sum(1)
+            self.last[index] = torch.where(agrees, 1, -self._left_out(index).long())
             self.passed += len(index)
         return loss
+
+    def _left_out(self, index: Tensor) -> Tensor:
+        """As label agreement notes it; other methods do not."""
+        if "agreed" not in self.method.tables:
+            return torch.zeros(len(index))
+        return self.state_agreed[index] < 0  # type: ignore[no-any-return]
 
 
 def on_hard_images(root: str, rate: float, method: str) -> None:
@@ -87,13 +97,18 @@ def on_table(rate: float, method: str) -> None:
 
 
 def line(name: str, run: Callable[[str], None]) -> str:
-    shown = []
-    for method, (all_of_them, some) in zip(METHODS, ((0, 1), (2, 3)), strict=True):
+    found = []
+    for method in METHODS:
         run(method)
         assert Watched.watching is not None
-        counts = Watched.watching.counts
-        shown.append(_by_epoch([(float(c[some]), float(c[all_of_them])) for c in counts]))
-    return f"| {name} | {' | '.join(shown)} |"
+        found.append([counts.tolist() for counts in Watched.watching.counts])
+    plain, agreement = found
+    shown = [
+        [(forgotten, number) for number, forgotten, *_ in plain],
+        [(learned - forgotten, learned + forgotten) for _, forgotten, learned, *_ in plain],
+        [(back, number) for *_, number, back in agreement],
+    ]
+    return f"| {name} | {' | '.join(map(_by_epoch, shown))} |"
 
 
 def _by_epoch(counts: Sequence[tuple[float, float]]) -> str:
@@ -109,7 +124,8 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     epochs = ", ".join(map(str, SHOWN))
-    print(f"| in epoch {epochs}, % | forgotten, plain training | come back, label agreement |\n|---|---|---|")
+    columns = "forgotten, plain training | surplus of learned, plain training | come back, label agreement"
+    print(f"| in epoch {epochs}, % | {columns} |\n|---|---|---|---|")
     wanted = {f"hard images, {rate:.0%} noise": partial(on_hard_images, given.data_root, rate) for rate in (0.0, 0.4)}
     wanted |= {f"digits as a table, {rate:.0%} noise": partial(on_table, rate) for rate in (0.0, 0.2)}
     for rate in (0.2, 0.4):

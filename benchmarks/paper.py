@@ -36,7 +36,7 @@ from adaptivek.experiments.store import Store
 
 ROOT = Path(__file__).parents[1]
 FIXED, BY_RULE = ROOT / "results" / "paper", ROOT / "results" / "paper-plain"
-METHODS = (*PAPER_METHODS, "label-memory", "label-posterior", "elr")
+METHODS = (*PAPER_METHODS, "label-memory", "label-posterior", "label-agreement", "elr")
 LATE = ("vanilla+mkl", "adaptive-k")  # the methods that begin with plain training
 HELD_OUT = 0.1
 PAGE, RECIPES_PAGE = ROOT / "docs" / "results.md", ROOT / "docs" / "bench.md"

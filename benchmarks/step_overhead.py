@@ -38,8 +38,8 @@ import adaptivek
 from adaptivek.networks import make_model
 
 Step = Callable[[], None]
-METHODS = ("label-posterior", "label-memory", "adaptive-k", "two-passes")
-REMEMBERING = METHODS[:2]
+METHODS = ("label-agreement", "label-posterior", "label-memory", "adaptive-k", "two-passes")
+REMEMBERING = METHODS[:3]
 ON_HOST = " on host"  # after the name of a method
 
 

@@ -61,17 +61,17 @@ def digits_cnn(channels: int, classes: int) -> nn.Module:
     )
 
 
-def _convolution(inputs: int, outputs: int, *after: nn.Module) -> nn.Module:
+def convolution(inputs: int, outputs: int, *after: nn.Module) -> nn.Module:
     """3 x 3, normalised over the batch."""
     return nn.Sequential(nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(), *after)
 
 
-class _Residual(nn.Module):
+class Residual(nn.Module):
     """Two convolutions whose output is added to their input."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.both = nn.Sequential(_convolution(width, width), _convolution(width, width))
+        self.both = nn.Sequential(convolution(width, width), convolution(width, width))
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.both(x)  # type: ignore[no-any-return]
@@ -104,12 +104,12 @@ class _Scale(nn.Module):
 def resnet9(channels: int, classes: int) -> nn.Module:
     """A ResNet of nine layers for 32 x 32 images, made to train fast."""
     return _Layers(
-        _convolution(channels, 64),
-        _convolution(64, 128, nn.MaxPool2d(2)),
-        _Residual(128),
-        _convolution(128, 256, nn.MaxPool2d(2)),
-        _convolution(256, 512, nn.MaxPool2d(2)),
-        _Residual(512),
+        convolution(channels, 64),
+        convolution(64, 128, nn.MaxPool2d(2)),
+        Residual(128),
+        convolution(128, 256, nn.MaxPool2d(2)),
+        convolution(256, 512, nn.MaxPool2d(2)),
+        Residual(512),
         _Largest(),
         nn.Flatten(),
         nn.Linear(512, classes, bias=False),
