@@ -97,5 +97,5 @@ def result(
 
 def setting(rate: float = 0.2, **accuracies: float) -> list[Result]:
     names = {"vanilla_mkl": "vanilla+mkl", "adaptive_k": "adaptive-k", "label_memory": "label-memory",
-             "label_posterior": "label-posterior"}  # fmt: skip
+             "label_agreement": "label-agreement"}  # fmt: skip
     return [result(names.get(name, name), value, rate) for name, value in accuracies.items()]

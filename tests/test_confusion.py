@@ -63,7 +63,7 @@ def test_three_rows_count_what_the_table_counts():
     torch.testing.assert_close(few, torch.stack([agree, table.sum(1) - agree, table.sum(0) - agree]))
 
 
-@pytest.mark.parametrize("name", ["label-memory", "label-posterior"])
+@pytest.mark.parametrize("name", ["label-agreement", "label-memory", "label-posterior"])
 def test_a_method_with_three_rows_is_the_same_alone_stacked_and_resumed(name, monkeypatch):
     monkeypatch.setattr(confusion, "MOST_CLASSES", 4)
     assert testing._make(METHODS[name]()).state_confusion.shape == (3, testing.CLASSES)

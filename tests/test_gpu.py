@@ -57,7 +57,9 @@ def test_gpu_equals_cpu(text):
         assert torch.equal(on_gpu.kept.cpu(), on_cpu.kept)
 
 
-@pytest.mark.parametrize("text", ["elr", "label-memory", "label-posterior", "lccn", "plc", "sat", "selc", "sop"])
+@pytest.mark.parametrize(
+    "text", ["elr", "label-agreement", "label-memory", "label-posterior", "lccn", "plc", "sat", "selc", "sop"]
+)
 def test_packed_rows_replay_and_equal_the_cpu(text, monkeypatch):
     monkeypatch.setattr(fitting, "kept_classes", lambda rows, classes, wanted: 4)
     test_a_step_never_waits_for_the_device(text)

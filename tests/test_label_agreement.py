@@ -25,6 +25,10 @@ def criterion_with(forgotten: float, found: float = 0.9, text: str = "label-agre
     return criterion
 
 
+def test_it_is_the_default():
+    assert adaptivek.Selection().method == adaptivek.LabelAgreement()
+
+
 def logits_for(classes: torch.Tensor, scale: float = 4.0) -> torch.Tensor:
     return scale * F.one_hot(classes, CLASSES).float()
 

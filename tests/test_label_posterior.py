@@ -32,10 +32,6 @@ def seen(
     return criterion
 
 
-def test_it_is_the_default():
-    assert adaptivek.Selection().method == adaptivek.LabelPosterior()
-
-
 def test_the_first_visit_is_plain_training():
     criterion = seen(torch.zeros(ROWS, CLASSES), 20 * torch.rand(CLASSES, CLASSES), visits=0)
     logits, labels = 9 * torch.randn(ROWS, CLASSES), torch.arange(ROWS) % CLASSES

@@ -140,7 +140,7 @@ def test_classes_that_a_logit_of_minus_infinity_rules_out():
         (lambda c, x, y, i: c(x, y, i.float()), "index must be whole numbers, got torch.float32"),
         (
             lambda c, x, y, i: c(x, y),
-            r"label-posterior needs row numbers, as rows=24 has promised: criterion",
+            r"label-agreement needs row numbers, as rows=24 has promised: criterion",
         ),
     ],
 )
@@ -186,7 +186,7 @@ def test_where_a_step_must_not_look_rows_that_are_not_there_are_left_out_and_hea
         ({"method": "gce", "label_smoothing": 0.1}, "label_smoothing must be 0 for gce, got 0.1"),
         ({"weight": torch.ones(2, 2)}, "weight must be one number for each class"),
         ({"method": "vanilla", "weight": torch.ones(2), "loss": F.mse_loss}, "loss must be left as it is with weight"),
-        ({"loss": F.mse_loss}, "loss must be left as it is for label-posterior"),
+        ({"loss": F.mse_loss}, "loss must be left as it is for label-agreement"),
     ],
 )
 def test_bad_options_are_named_at_construction(options, message):

@@ -164,7 +164,7 @@ def test_labels_that_are_memorised_fast_are_told_by_rows_that_were_not_seen_yet(
     x = torch.randn(4000, 400)
     x[:, 0] += 6 * (2.0 * truth - 1)
     labels, _ = corrupt(truth, Symmetric(0.3), classes=2, seed=0)
-    criterion = train(x, labels, 2, 12)
+    criterion = train(x, labels, 2, 12, "label-posterior")
     noisy = (labels != truth).float().mean().item()
     assert float(1 - criterion.tally.recent_confidence / criterion.tally.recent_seen) < noisy - 0.1
     assert criterion.noise_ratio == pytest.approx(noisy, abs=0.05)

@@ -86,9 +86,9 @@ def test_a_setting_counts_only_with_noise_and_with_all_that_is_compared():
 
 def test_the_default_is_counted_where_it_and_its_rival_are():
     runs = [
-        *setting(0.0, vanilla=0.1, label_posterior=0.8),  # no noise
-        *setting(0.1, vanilla=0.7, mkl=0.85, label_posterior=0.8),
-        *setting(0.2, vanilla=0.8, mkl=0.7, adaptive_k=0.8, label_posterior=0.8),  # a tie is no win
+        *setting(0.0, vanilla=0.1, label_agreement=0.8),  # no noise
+        *setting(0.1, vanilla=0.7, mkl=0.85, label_agreement=0.8),
+        *setting(0.2, vanilla=0.8, mkl=0.7, adaptive_k=0.8, label_agreement=0.8),  # a tie is no win
         *setting(0.3, vanilla=0.7, adaptive_k=0.9),
     ]
     counted = claims_of_default(rows(runs), "last")
@@ -101,7 +101,7 @@ def test_the_default_is_counted_where_it_and_its_rival_are():
     assert [each.rate for each in counted[0].against] == [0.2]
     text = page(runs)
     assert text.count("the paper, likewise") == text.count("--paper-part: ")
-    assert "Label posterior beats Adaptive-k" in text
+    assert "Label agreement beats Adaptive-k" in text
 
 
 def test_the_gap_closed_and_where_there_is_none():

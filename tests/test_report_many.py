@@ -44,8 +44,8 @@ def test_figures_show_the_papers_methods_and_the_best_of_many_others():
     few = setting(vanilla=0.5, gce=0.6)
     assert foremost(rows(few), 10) == ["vanilla", "gce"]
     assert "the best others" not in page(few)
-    with_default = results + setting(label_posterior=0.51)  # however badly it does
-    assert foremost(rows(with_default), 10) == ["oracle", "vanilla", "dlt", "label-posterior", "sce", "selc", "sop"]
+    with_default = results + setting(label_agreement=0.51)  # however badly it does
+    assert foremost(rows(with_default), 10) == ["oracle", "vanilla", "dlt", "label-agreement", "sce", "selc", "sop"]
 
 
 def test_many_methods_in_many_settings_are_ranked_in_a_terminal(capsys, tmp_path):

@@ -192,8 +192,8 @@ def test_a_stacked_table_says_what_each_number_is_and_still_sorts(browser, path,
 
 
 def test_the_default_method_is_in_every_section(browser, tmp_path):
-    browser.open(write(grid(["mnist"], (0.3, 0.4), methods=(*METHODS, "label-posterior")), tmp_path))
+    browser.open(write(grid(["mnist"], (0.3, 0.4), methods=(*METHODS, "label-agreement")), tmp_path))
     for section in ("default", "at-a-glance", "accuracy-tables", "gap", "estimates", "provenance"):
-        assert "Label posterior" in browser.evaluate(f"document.getElementById('{section}').innerText"), section
+        assert "Label agreement" in browser.evaluate(f"document.getElementById('{section}').innerText"), section
     for figure in ("overview", "ratio", "accuracy", "quality", "batches", "losses", "kept", "histograms"):
-        assert "Label posterior" in browser.evaluate(f"document.getElementById('{figure}').innerText"), figure
+        assert "Label agreement" in browser.evaluate(f"document.getElementById('{figure}').innerText"), figure

@@ -133,6 +133,6 @@ def test_the_page_has_every_data_set_and_says_what_it_found(tmp_path, capsys):
 
 def test_the_default_is_drawn_beside_the_methods_of_the_paper():
     figures = {
-        each.name: each for each in paper.paper_figures(rows(grid(["mnist"], (0.4,), (*PAIR, "label-posterior"))))
+        each.name: each for each in paper.paper_figures(rows(grid(["mnist"], (0.4,), (*PAIR, "label-agreement"))))
     }
-    assert "label posterior" in " ".join(key.label for key in figures["quality"].keys).lower()
+    assert "label agreement" in " ".join(key.label for key in figures["quality"].keys).lower()

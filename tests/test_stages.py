@@ -115,7 +115,7 @@ def test_the_best_epochs_are_averaged_and_the_others_forgotten(classes):
     np.testing.assert_array_equal(other.tables()[0], found)
 
 
-@pytest.mark.parametrize("name", ["label-memory", "label-posterior", "elr", "selc", "sat"])
+@pytest.mark.parametrize("name", ["label-agreement", "label-memory", "label-posterior", "elr", "selc", "sat"])
 def test_a_memory_begins_with_earlier_predictions(name):
     torch.manual_seed(0)
     start = torch.rand(6, 3).softmax(1)

@@ -43,7 +43,7 @@ class Selection(MethodModule):
 
     Args:
         method: a method such as ``AdaptiveK()``, or its name, with parameters if need be: ``"mkl"``,
-            ``"mkl:keep=0.7"``. Unless given, label posterior, which needs no warm-up; with ``start``, label memory.
+            ``"mkl:keep=0.7"``. Unless given, label agreement, which needs no warm-up; with ``start``, label memory.
         warmup: steps of plain training before anything is left out.
         loss: gives one loss per sample from ``(output, target)``; cross-entropy unless told.
         weight: (classes,) class weights, as in ``nn.CrossEntropyLoss``. These three change what is learned, not how

@@ -51,7 +51,7 @@ def train(
             hotel, 20newsgroups, a data set of the Hugging Face Hub (owner/name), or a folder
         folder: folder for the results
         overrides: replaces fields of the recipe
-        method: see `adaptivek methods`; parameters go behind a colon: "mkl:keep=0.7". Unless given label-posterior,
+        method: see `adaptivek methods`; parameters go behind a colon: "mkl:keep=0.7". Unless given label-agreement,
             or label-memory with an audit
         noise: the kind of label noise that is added
         noise_rate: share of the training labels to flip

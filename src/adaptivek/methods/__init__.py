@@ -48,7 +48,7 @@ from .truncated_gce import TruncatedGCE as TruncatedGCE
 from .vanilla import Vanilla as Vanilla
 from .vanilla_mkl import VanillaMKL as VanillaMKL
 
-DEFAULT = "label-posterior"  #: of `Selection`
+DEFAULT = "label-agreement"  #: of `Selection`
 
 METHODS: dict[str, type[Method[Any]]] = {
     "oracle": Oracle,

@@ -77,13 +77,14 @@ class LabelAgreement(Method[LabelAgreementState]):
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     uses_rows: ClassVar[bool] = True
+    takes_start: ClassVar[bool] = True
     tables: ClassVar[tuple[str, ...]] = ("predictions", "visits", "agreed")
 
     def __post_init__(self) -> None:
         check_number("LabelAgreement", "limit", self.limit, 0, 1, open_low=True)
 
     def init(self, task: Task) -> LabelAgreementState:
-        classes = task.classes or 0
+        classes = (task.classes or 0) if task.rows else 0  # without rows it is label posterior
         flat = torch.full((classes,), 1 / max(classes, 1))  # what a network says that knows nothing
         return LabelAgreementState(
             *POSTERIOR.init(task),
