@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 import adaptivek
 from adaptivek.experiments.data import load
-from adaptivek.methods.label_agreement import lasting, levelled_off, memorised, settled, thresholds, trust
+from adaptivek.methods.label_agreement import lasting, levelled_off, memorised, settled, threshold, trust
 from adaptivek.noise import Symmetric, corrupt
 
 from .reference.label_agreement import LabelAgreement
@@ -65,11 +65,11 @@ def test_doubts_last_where_few_labels_come_back(returned, number, low, high):
     assert low <= lasting(torch.tensor([returned * number, number])).item() <= high
 
 
-def test_the_threshold_of_a_class_is_a_deviation_above_its_mean_and_never_too_high():
-    p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.3, 0.7]])
-    moments = torch.stack([p.mean(0), p.square().mean(0)])
-    expected = [p[:, 0].numpy().mean() + p[:, 0].numpy().std(), 0.75]  # of the second class it would be 0.93
-    np.testing.assert_allclose(thresholds(moments).numpy(), expected, rtol=1e-5)
+def test_the_threshold_is_a_deviation_above_the_mean_and_never_too_high():
+    p = torch.tensor([[0.5, 0.3, 0.2], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7], [0.4, 0.3, 0.3]])
+    found = threshold(p.square().sum(-1).mean(), 3)
+    assert found.item() == pytest.approx(p.numpy().mean() + p.numpy().std(), abs=1e-6)
+    assert threshold(torch.tensor(1.0), 2).item() == 0.75  # of certain predictions of two classes it would be 1
 
 
 def test_a_class_that_is_hardly_predicted_is_not_doubted():

@@ -12,7 +12,7 @@ class LabelAgreement(LabelPosterior):
     def __init__(self, rows, classes, clean=None, limit=0.08):
         super().__init__(rows, classes)
         self.limit, self.agreed, self.out = limit, set(), set()
-        self.mean_of_class, self.square_of_class = np.full(classes, 1 / classes), np.full(classes, 1 / classes**2)
+        self.mean_of_all, self.square_of_all = 1 / classes, 1 / classes**2
         self.lost = self.predicted_before = self.back = self.left_out = 0.0
         self.learned_of_late = self.lost_of_late = 0.0
         self.predicted, self.labelled = np.zeros(classes), np.zeros(classes)
@@ -46,12 +46,12 @@ class LabelAgreement(LabelPosterior):
         self.at_first, self.wrong_at_first = self.early, self.early_wrong
         mixed = self.targets(logits, labels, rows)
         pace = min(1.0, len(labels) / 256)
-        self.mean_of_class = (1 - pace) * self.mean_of_class + pace * p.mean(0)
-        self.square_of_class = (1 - pace) * self.square_of_class + pace * (p**2).mean(0)
+        self.mean_of_all = (1 - pace) * self.mean_of_all + pace * p.mean()
+        self.square_of_all = (1 - pace) * self.square_of_all + pace * (p**2).mean()
+        deviation = math.sqrt(max(self.square_of_all - self.mean_of_all**2, 0.0))
+        threshold = min(self.mean_of_all + deviation, 0.75)
         sure, kept = self.settled() * self.lasting(), []
         for row, label in zip(p, labels, strict=True):
-            mean = self.mean_of_class[label]
-            threshold = min(mean + math.sqrt(max(self.square_of_class[label] - mean**2, 0.0)), 0.75)
             trust = np.clip(4 * self.predicted[label] / (self.labelled[label] + 1) - 1, 0, 1)
             good = int(np.argmax(row)) == label and row[label] >= threshold
             kept.append(1.0 if good else 1 - sure * trust)

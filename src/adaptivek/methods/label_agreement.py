@@ -14,7 +14,7 @@ from .label_posterior import ENOUGH, SLACK, LabelPosterior, LabelPosteriorState
 
 POSTERIOR = LabelPosterior()
 FIRST = 4  # visits at which labels are doubted whatever else is seen: a few epochs may be all there are
-WINDOW = 256  # rows over which mean and deviation of the probability of each class are taken
+WINDOW = 256  # rows over which the deviation of the probabilities is taken
 PROBABLE = 0.75  # probability of a label that is always enough
 OFTEN = 1.5  # times as many labels forgotten as are allowed: then none is left out
 SURPLUS = 0.04, 0.08  # by how much labels learned outnumber labels forgotten: from hardly to clearly
@@ -38,7 +38,7 @@ class LabelAgreementState(NamedTuple):
     horizon: Tensor
     # its own
     agreed: Tensor  #: (rows,) at the last visit: 1 where the label was predicted, -1 where it was left out, else 0
-    probability: Tensor  #: (2, classes) mean and mean square of the probability of each class of late
+    squares: Tensor  #: sum of the squares of the probabilities of a row, mean of late
     forgotten: Tensor  #: (2,) labels that were predicted a visit before: how many are not any more, and all of them
     changed: Tensor  #: (2,) over the last epochs: labels that came to be predicted, and labels forgotten
     returned: Tensor  #: (2,) labels that were left out a visit before: how many are predicted now, and all of them
@@ -55,8 +55,9 @@ class LabelAgreement(Method[LabelAgreementState]):
     noisy ones must be among them. Else the network is still learning, and this is plain training.
 
     Once few are forgotten a label is learned only if it is the predicted class, and either more probable than one
-    standard deviation above the mean of that class over all rows, or 3/4. What is left out is not memorised, so its
-    prediction stays honest, and it counts again as soon as it is predicted. Where many labels come back like that they
+    standard deviation above the mean over all rows and classes, or 3/4: the same for all classes, so that none is
+    learned more easily than another. What is left out is not memorised, so its prediction stays honest, and it counts
+    again as soon as it is predicted. Where many labels come back like that they
     were hard, and for some epochs none is left out. Labels of a class that is hardly ever predicted are kept.
 
     Without row numbers it is label posterior.
@@ -73,7 +74,7 @@ class LabelAgreement(Method[LabelAgreementState]):
         "mixes labels with their posterior unless a network is still learning, then learns what agrees"
     )
     paper: ClassVar[str] = "this library"
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     uses_rows: ClassVar[bool] = True
@@ -85,11 +86,10 @@ class LabelAgreement(Method[LabelAgreementState]):
 
     def init(self, task: Task) -> LabelAgreementState:
         classes = (task.classes or 0) if task.rows else 0  # without rows it is label posterior
-        flat = torch.full((classes,), 1 / max(classes, 1))  # what a network says that knows nothing
         return LabelAgreementState(
             *POSTERIOR.init(task),
             task.per_row(0.0),
-            torch.stack([flat, flat.square()]),
+            torch.tensor(1 / max(classes, 1)),  # what a network says that knows nothing
             torch.zeros(2),
             torch.zeros(2),
             torch.zeros(2),
@@ -110,8 +110,8 @@ class LabelAgreement(Method[LabelAgreementState]):
 
         p = batch.logits.detach().softmax(-1)
         agrees = p.argmax(-1) == batch.labels
-        probability = count_moments(state.probability, p, batch)
-        confident = p.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1) >= thresholds(probability)[batch.labels]
+        squares = mean_square(state.squares, p, batch)
+        confident = p.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1) >= threshold(squares, p.shape[-1])
         left_out = quiet * lasting(state.returned) * trust(state.found)[batch.labels]
         counts = torch.where(agrees & confident, 1.0, 1 - left_out).to(p.dtype)
 
@@ -123,7 +123,7 @@ class LabelAgreement(Method[LabelAgreementState]):
         share = batch.n_valid / state.horizon
         update = {
             "agreed": torch.where(agrees, 1.0, -(counts < 0.5).to(p.dtype)).to(state.agreed.dtype),
-            "probability": probability,
+            "squares": squares,
             "forgotten": fade(state.forgotten, share / LATELY) + torch.stack([lost, before]).sum(-1),
             "changed": fade(state.changed, share / EPOCHS) + torch.stack([learned, lost]).sum(-1),
             "returned": fade(state.returned, share) + torch.stack([was_out & agrees, was_out]).sum(-1),
@@ -180,17 +180,15 @@ def trust(found: Tensor) -> Tensor:
     return (QUARTER * found[0] / (found[1] + 1) - 1).clamp(0, 1)
 
 
-def thresholds(moments: Tensor) -> Tensor:
-    """The probability from which on a label of each class is confident."""
-    mean, square = moments[0], moments[1]
-    return (mean + (square - mean.square()).clamp(min=0).sqrt()).clamp(max=PROBABLE)
+def threshold(squares: Tensor, classes: int) -> Tensor:
+    """The probability from which on a label is confident: a deviation above 1 / classes, the mean of all classes."""
+    return (1 / classes + (squares / classes - 1 / classes**2).clamp(min=0).sqrt()).clamp(max=PROBABLE)
 
 
-def count_moments(moments: Tensor, p: Tensor, batch: Batch) -> Tensor:
-    """Mean and mean square of the probability of each class with this batch."""
-    valid = batch.valid.unsqueeze(-1)
-    powers = torch.stack([(p * valid).sum(-2), (p.square() * valid).sum(-2)]) / batch.n_valid.clamp(min=1)
-    return moments + (batch.n_valid / WINDOW).clamp(max=1) * (powers.to(moments.dtype) - moments)
+def mean_square(squares: Tensor, p: Tensor, batch: Batch) -> Tensor:
+    """The mean sum of squares with this batch."""
+    found = (p.square().sum(-1) * batch.valid).sum(-1) / batch.n_valid.clamp(min=1)
+    return squares + (batch.n_valid / WINDOW).clamp(max=1) * (found.to(squares.dtype) - squares)
 
 
 def fade(counts: Tensor, share: Tensor) -> Tensor:
