@@ -183,6 +183,17 @@ def test_a_label_that_is_predicted_without_confidence_is_left_out_too():
     assert torch.equal(left_out(criterion_with(forgotten=0.0), logits), weak)
 
 
+def test_a_rare_class_must_be_predicted_as_surely_as_a_common_one():
+    """Else its labels are learned more easily, and in the end it is predicted too often."""
+    criterion = criterion_with(forgotten=0.0)
+    common = torch.where(INDEX < 50, 0, LABELS)
+    for _ in range(20):  # what it sees as common
+        criterion(logits_for(common), common, INDEX)
+    criterion.state_forgotten.copy_(torch.tensor([0.0, 10_000.0]))
+    unsure = torch.where((INDEX % 10 == 0)[:, None], logits_for(LABELS, 1.2), logits_for(LABELS))
+    assert torch.equal(left_out(criterion, unsure), INDEX % 10 == 0)
+
+
 def test_a_label_counts_again_as_soon_as_it_is_predicted():
     criterion, other = criterion_with(forgotten=0.0), (LABELS + (INDEX < 3)) % CLASSES
     assert torch.equal(left_out(criterion, logits_for(other)), INDEX < 3)
