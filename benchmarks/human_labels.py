@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as parquet
@@ -20,8 +21,15 @@ from adaptivek.experiments.data import load
 from adaptivek.experiments.session import prepare
 from adaptivek.experiments.spec import RECIPES, RunSpec
 from adaptivek.experiments.stack import Stack
+from adaptivek.methods import build
 
-METHODS = ("vanilla", "oracle", "label-memory", "adaptive-k", "elr", "label-posterior")
+METHODS = ("vanilla", "oracle", "label-memory", "adaptive-k", "elr", "label-posterior", "label-agreement")
+
+
+def is_of_today(line: dict[str, Any]) -> bool:
+    """Whether the method is as it was run. Lines from before revisions were written are of methods as they are now."""
+    now = build(line["method"]).revision
+    return bool(line.get("revision", now) == now)
 
 
 def main() -> None:
@@ -34,7 +42,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/beyond/human_labels.jsonl"))
     given = parser.parse_args()
     lines = read_lines(given.out)
-    done = {(line["column"], line["method"], line["seed"]) for line in lines}
+    done = {(line["column"], line["method"], line["seed"]) for line in lines if is_of_today(line)}
     wanted = [(given.column, method, seed) for seed in range(given.seeds) for method in given.methods]
     if set(wanted) - done:
         labels = torch.tensor(parquet.read_table(given.labels).column(given.column).to_pylist())
@@ -44,7 +52,8 @@ def main() -> None:
         job = prepare(RunSpec("cifar10", method, seed=seed, recipe=RECIPES["cifar10"]), data)
         *_, (last,) = Stack([job._replace(labels=labels, clean=labels == data.y)], given.device)
         line = {"column": column, "method": method, "seed": seed, "accuracy": last.test_accuracy,
-                "best": last.best_test_accuracy, "ratio": last.noise_ratio, "true": last.true_noise_ratio}  # fmt: skip
+                "best": last.best_test_accuracy, "ratio": last.noise_ratio, "true": last.true_noise_ratio,
+                "revision": build(method).revision}  # fmt: skip
         with given.out.open("a") as file:
             file.write(json.dumps(line) + "\n")
         print(json.dumps(line), flush=True)

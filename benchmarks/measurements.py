@@ -1,10 +1,13 @@
-"""Measurements kept as JSON lines."""
+"""Measurements kept as JSON lines, and the revisions of methods that they are of."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+#: results of this revision of a method are shown, and marked, where there are none of today: it was run on a GPU only
+EARLIER = {"label-agreement": 2}
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -22,13 +22,13 @@ from docs_drawing import PENS, STYLE, save
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from measurements import read_lines
+from measurements import EARLIER, read_lines
 from real_compare import current
 from real_settings import OWN
 
 import adaptivek
 from adaptivek.experiments.spec import RECIPES, RunSpec
-from adaptivek.experiments.store import Store
+from adaptivek.experiments.store import Result, Store, read
 
 DEFAULT = adaptivek.Selection().method.name
 #: name, colour, marker and line of each
@@ -39,8 +39,6 @@ SHOWN = {
     "adaptive-k": ("Adaptive-k, as published", "violet", "s", "-"),
     "vanilla": ("plain training", "grey", "X", "-"),
 }
-#: with real noise only, as a ring
-BESIDE = "label-agreement", "adaptivek, label agreement"
 DATA = {"fashion-mnist": "Fashion-MNIST, 5,000 rows", "cifar10": "CIFAR-10"}
 FINE_TUNED = "sarcasm", "Sarcasm, fine-tuned"
 #: as it did best there; elsewhere as it is
@@ -64,13 +62,22 @@ def injected(dataset: str) -> dict[float, Found]:
             text = ELR.get(dataset, method) if method == "elr" else method
             recipe = rivals.recipe(text) if dataset in rivals.DATASETS else RECIPES[dataset]
             specs = [RunSpec(dataset, text, "directed", rate, seed=seed, recipe=recipe) for seed in range(3)]
-            runs = [next(filter(None, (Store(folder).read(spec) for folder in FOLDERS)), None) for spec in specs]
+            runs = [_stored(spec) for spec in specs]
             values = [100 * run.epochs[-1].test_accuracy for run in runs if run is not None and not run.failure]
             if values:
                 found.setdefault(rate, {})[method] = statistics.mean(values)
     if 0.0 in found and "vanilla" in found[0.0]:
         found[0.0].setdefault("oracle", found[0.0]["vanilla"])  # without noise they are one
     return found
+
+
+def _stored(spec: RunSpec) -> Result | None:
+    """A run from one of the folders, be it by an earlier revision that stands in."""
+    identities = [spec.identity()]
+    if spec.method in EARLIER:
+        identities.append(spec.identity(spec.resolved()._replace(revision=EARLIER[spec.method])))
+    paths = [Store(folder).runs / f"{identity}.json.gz" for identity in identities for folder in FOLDERS]
+    return next((read(path) for path in paths if path.exists()), None)
 
 
 def fine_tuned(folder: Path) -> dict[float, Found]:
@@ -95,7 +102,7 @@ def real(folder: Path, people: Path) -> dict[str, Found]:
     lines = [line for path in sorted(folder.glob("*.jsonl")) for line in read_lines(path)]
     for job, line in current(lines).items():
         setting = job.setting
-        if setting.noise == OWN and job.method in (*SHOWN, BESIDE[0]) and setting.network == "perceptron":
+        if setting.noise == OWN and job.method in SHOWN and setting.network == "perceptron":
             key = line["true_noise_ratio"], REAL.get(setting.data, setting.data)
             values.setdefault(key, {}).setdefault(job.method, []).append(line[setting.metric][-1])
     for line in read_lines(people):
@@ -124,8 +131,6 @@ def dumbbells(axes: Axes, found: Mapping[str, Found], narrow: bool) -> None:
     for method, (_, pen, marker, _) in SHOWN.items():
         accuracy = [row[method] for row in found.values()]
         axes.scatter(accuracy, range(len(found)), s=44, marker=marker, color=PENS[pen], zorder=2 + (method == DEFAULT))
-    ours = {place: row[BESIDE[0]] for place, row in enumerate(found.values()) if BESIDE[0] in row}
-    axes.scatter(list(ours.values()), list(ours), s=64, facecolors="none", edgecolors=PENS["blue"], lw=2, zorder=4)
     if narrow:  # there is no room beside the lines
         axes.set_yticks([])
         left = min(min(row.values()) for row in found.values())
@@ -152,7 +157,6 @@ def draw(by_rate: Mapping[str, dict[float, Found]], by_data: Mapping[str, Found]
             panels[0].plot([], [], line, marker=marker, ms=6, color=PENS[pen], label=label)[0]
             for label, pen, marker, line in SHOWN.values()
         ]
-        keys += panels[0].plot([], [], "o", ms=8, mfc="none", mew=2, color=PENS["blue"], label=BESIDE[1])
         if narrow:
             panels[-1].set_axis_off()
             panels[-1].legend(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from real_settings import OWN, Job, Setting, settings, version
+from real_settings import OWN, Job, Setting, earlier_version, settings, version
 
 from adaptivek.methods import find
 
@@ -29,8 +29,8 @@ def group(setting: Setting) -> str:
 
 
 def current(lines: Iterable[Line]) -> dict[Job, Line]:
-    """The latest result of each job, by the methods as they are now."""
-    found = {}
+    """The latest result of each job, by the methods as they are now, or an earlier one that stands in."""
+    found, before = dict[Job, Line](), dict[Job, Line]()
     for line in lines:
         try:
             now = version(line["method"])
@@ -38,7 +38,9 @@ def current(lines: Iterable[Line]) -> dict[Job, Line]:
             continue
         if line["version"] == now:
             found[Job.from_dict(line)] = line
-    return found
+        elif line["version"] == earlier_version(line["method"]):
+            before[Job.from_dict(line)] = {**line, "stands_in": True}
+    return before | found
 
 
 class Comparison:
@@ -70,6 +72,11 @@ class Comparison:
         """Of the last epoch, in per cent, a number for each seed."""
         key = f"averaged_{setting.metric}" if averaged else setting.metric
         return [line[key][-1] for line in self._lines.get((setting, method), {}).values()]
+
+    def stands_in(self, method: str, setting: Setting | None = None) -> bool:
+        """Whether a result of an earlier revision is among those of a setting, or of all."""
+        wanted = self.settings if setting is None else [setting]
+        return any("stands_in" in line for one in wanted for line in self._lines.get((one, method), {}).values())
 
     def gain(self, setting: Setting, method: str, averaged: bool = False) -> float:
         """Points above plain training (with its last weights), mean over the seeds that both have."""

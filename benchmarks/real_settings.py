@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from measurements import EARLIER
+
 from adaptivek.experiments.spec import TEXT_RECIPE
 from adaptivek.method import Method, describe
 from adaptivek.methods import METHODS, build, find, needs
@@ -117,6 +119,12 @@ def version(text: str) -> str:
     """A method with all of its parameters and its revision: results of another version do not count."""
     method = build(text)
     return f"{describe(method)} r{method.revision}"
+
+
+def earlier_version(text: str) -> str:
+    """The one whose results stand in where there are none of today; empty if there is no such."""
+    method = build(text)
+    return f"{describe(method)} r{EARLIER[method.name]}" if method.name in EARLIER else ""
 
 
 def settings() -> Iterator[Setting]:

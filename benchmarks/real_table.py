@@ -10,9 +10,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from human_labels import is_of_today
 from real_compare import CLEAN, GROUPS, ORACLE, PLAIN, Comparison, tells_truth
 from real_settings import OWN, Setting
 
+EARLIER_MARK = "†"  # of an earlier revision of the method
 NETWORKS = {
     "encoder": "MiniLM fine-tuned for {epochs} epoch{s}",
     "perceptron": "Perceptron on features or TF-IDF, {epochs} epochs",
@@ -33,7 +35,8 @@ def summary(found: Comparison) -> str:
         shares += [found.mean_closed(method, name) for name in groups]
         points = [found.on_clean(method), found.least_gain(method)]
         cells = [*(_number(share, ".0f") for share in shares), *(_number(point, "+.1f") for point in points)]
-        lines.append(_line([named(method), rank, *cells, _number(found.ratio_error(method), ".1f")]))
+        name = named(method) + EARLIER_MARK * found.stands_in(method)
+        lines.append(_line([name, rank, *cells, _number(found.ratio_error(method), ".1f")]))
     if found.incomplete:
         lines += ["", "Left out, for some of their runs are missing: " + ", ".join(map(named, found.incomplete)) + "."]
     return "\n".join(lines)
@@ -70,7 +73,8 @@ def human_labels(lines: Iterable[dict[str, Any]]) -> str:
         known = [line["ratio"] for line in members if line["ratio"] is not None and not math.isnan(line["ratio"])]
         found = 100 * statistics.mean(known) if known else None
         true = f"{100 * _mean(members, 'true'):.1f}"
-        table.append(_line([column, f"`{method}`", str(len(members)), numbers, _number(found, ".1f"), true]))
+        name = f"`{method}`" + EARLIER_MARK * (not all(map(is_of_today, members)))
+        table.append(_line([column, name, str(len(members)), numbers, _number(found, ".1f"), true]))
     return "\n".join(table)
 
 
@@ -95,7 +99,8 @@ def _cell(found: Comparison, setting: Setting, method: str) -> str:
     values = found.values(setting, method)
     if not values:
         return "-"
-    return f"{_spread(values)} ({statistics.mean(found.values(setting, method, averaged=True)):.1f})"
+    mark = EARLIER_MARK * found.stands_in(method, setting)
+    return f"{_spread(values)}{mark} ({statistics.mean(found.values(setting, method, averaged=True)):.1f})"
 
 
 def _spread(values: list[float]) -> str:
