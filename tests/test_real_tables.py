@@ -80,10 +80,10 @@ def test_a_method_has_no_line_in_a_table_of_settings_that_it_was_not_run_in():
 
 def test_human_labels_are_ranked_and_what_is_not_found_has_no_number():
     about = {"column": "worse_label", "seed": 0, "true": 0.402}
-    found = {"elr": (0.85, None), "x": (0.9, 0.3)}
+    found = {"elr": (0.85, None), "sat": (0.9, 0.3)}
     lines = [about | {"method": name, "accuracy": share, "ratio": ratio} for name, (share, ratio) in found.items()]
     *_, first, second = human_labels(lines).splitlines()
-    assert first == "| worse_label | `x` | 1 | 90.0 | 30.0 | 40.2 |"
+    assert first == "| worse_label | `sat` | 1 | 90.0 | 30.0 | 40.2 |"
     assert second == "| worse_label | `elr` | 1 | 85.0 | - | 40.2 |"
 
 

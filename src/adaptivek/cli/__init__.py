@@ -28,9 +28,9 @@ except ImportError:
 DESCRIPTION = f"""\
 Train good models on badly labelled data (adaptivek {__version__}).
 
-A network memorises noisy labels. The default method, label memory, weighs each label against what the
-network has predicted for its row so far, and learns less from labels that lose: no noise ratio to
-guess, no second network, no clean data. The audit finds noisy labels before you train.
+A network memorises noisy labels. The default method, label agreement, weighs each label against what the
+network predicts for its row, and learns less from labels that lose once it has stopped learning: no noise
+ratio to guess, no second network, no clean data. The audit finds noisy labels before you train.
 
   adaptivek audit reviews.csv --label sentiment --out audit   which labels are noisy, and how many
   adaptivek fit reviews.csv --label sentiment --out fitted    a network trained on what its labels are likely to be
