@@ -28,7 +28,7 @@ from adaptivek.experiments.spec import PAPER_DATASETS, PAPER_METHODS, RECIPES
 from adaptivek.experiments.store import Result
 
 ASKED = 420  # runs of the paper's
-OWN = ("label-posterior", "label-memory")  # the default, and the one before it
+OWN = ("label-agreement", "label-posterior", "label-memory")  # the default, and those before it
 LATE = ("vanilla+mkl", "adaptive-k")
 SECTION = re.compile(r"### (.*?)\n\n(.*?)(?=\n\n### |\Z)", re.DOTALL)
 

@@ -9,7 +9,8 @@
 A cell is network/data/rate, without a rate where the labels are noisy as they are. Lines go to a file, one for each
 cell, way and seed; those that are there are not run again. The ways: plain training; the default; the Oracle; a fresh
 network without the rows that the audit flags, on its suggested labels, or on its targets; two-stages, whose memory
-begins with the audit's predictions; two-rounds, the same after a second cross-training that begins with the first.
+begins with the audit's predictions; two-rounds, the same after a second cross-training that begins with the first;
+two-rounds-agreement, the same with the method that is the default in one stage.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from pathlib import Path
 from typing import Any
 
 from measurements import read_lines
-from real_settings import DEVELOPMENT, NETWORKS, OWN, SCARCE
+from real_compare import current
+from real_settings import DEVELOPMENT, NETWORKS, OWN
+
+from adaptivek.methods import DEFAULT
 
 Line = dict[str, Any]
 #: what each way trains on: nothing of an audit, or that of the first or the second cross-training
 WAYS = {
     "plain": 0, "default": 0, "oracle": 0,
-    "left-out": 1, "suggested": 1, "targets": 1, "two-stages": 1, "two-rounds": 2,
+    "left-out": 1, "suggested": 1, "targets": 1, "two-stages": 1, "two-rounds": 2, "two-rounds-agreement": 2,
 }  # fmt: skip
-REAL = {"vanilla": "plain", "label-posterior": "default", "oracle": "oracle"}  #: what benchmarks/real.py calls them
+REAL = {"vanilla": "plain", DEFAULT: "default", "oracle": "oracle"}  #: what benchmarks/real.py calls them
 TEXTS = tuple(f"text-bag/{data}/{rate}" for data in ("sarcasm", "hotel") for rate in (0.2, 0.4))
 POOL = ("labelme_amt", "product_pairs_amt", "weak_agnews", "cifar10n_worst", "cifar10n_aggregate")
 HELD_BACK = ("weak_trec", "weak_sms", "manifesto_crowd", "chnsenticorp_golden")
@@ -106,13 +110,13 @@ def from_real(lines: Iterable[Line], found: Sequence[Line]) -> list[Line]:
     there = {(line["cell"], line["way"], line["seed"]) for line in found}
     wanted = {(cell, seed) for cell, _, seed in there}
     known = []
-    for line in lines:
-        cell = f"{line['network']}/{line['data']}" + (f"/{line['rate']}" if line["rate"] else "")
-        way = REAL.get(line["method"])
-        key = "balanced" if line["data"] in SCARCE else "accuracy"
-        usual = line["epochs"] == NETWORKS[line["network"]].epochs[0] and line["noise"] in (OWN, "symmetric")
-        if way and usual and (cell, line["seed"]) in wanted and (cell, way, line["seed"]) not in there:
-            known.append({"cell": cell, "way": way, "seed": line["seed"], "accuracy": line[key][-1]})
+    for job, line in current(lines).items():
+        setting, way = job.setting, REAL.get(job.method)
+        cell = f"{setting.network}/{setting.data}" + (f"/{setting.rate}" if setting.rate else "")
+        usual = setting.epochs == NETWORKS[setting.network].epochs[0] and setting.noise in (OWN, "symmetric")
+        if way and usual and (cell, job.seed) in wanted and (cell, way, job.seed) not in there:
+            accuracy, stands_in = line[setting.metric][-1], line.get("stands_in", False)
+            known.append({"cell": cell, "way": way, "seed": job.seed, "accuracy": accuracy, "stands_in": stands_in})
     return known
 
 
@@ -125,7 +129,7 @@ def table(lines: Iterable[Line]) -> str:
     cells = sorted({cell for cell, _ in found}, key=_place)
     text = [_row(["cell", "seeds", *ways]), _row(["---"] * (len(ways) + 2))]
     for cell in cells:
-        shown = [_spread([line["accuracy"] for line in found.get((cell, way), [])]) for way in ways]
+        shown = [_shown(found.get((cell, way), [])) for way in ways]
         seeds = max(len(found.get((cell, way), [])) for way in ways)
         text.append(_row([cell, str(seeds), *shown]))
     return "\n".join(text)
@@ -137,11 +141,13 @@ def _place(cell: str) -> tuple[int, str]:
     return (0 if development else 1000) + (known.index(cell) if cell in known else 500), cell
 
 
-def _spread(values: Sequence[float]) -> str:
-    if not values:
+def _shown(lines: Sequence[Line]) -> str:
+    if not lines:
         return "-"
+    values = [line["accuracy"] for line in lines]
     spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.1f}{spread}"
+    earlier = "†" if any(line.get("stands_in") for line in lines) else ""  # an earlier revision of the method
+    return f"{statistics.mean(values):.1f}{spread}{earlier}"
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -112,6 +112,8 @@ class Real(Cell):
             labels = torch.from_numpy(audit.targets)
         elif way in ("two-stages", "two-rounds"):
             criterion = Selection(start=audit, cuda_graph=False)
+        elif way == "two-rounds-agreement":
+            criterion = Selection("label-agreement", start=audit, cuda_graph=False)
         return self._fresh(criterion, labels[rows], rows)
 
     def _fresh(self, criterion: Selection, labels: Tensor, rows: Tensor) -> dict[str, Any]:
