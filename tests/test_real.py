@@ -21,7 +21,7 @@ if BENCHMARKS.exists():
     import real_prepare
     import two_stages
     from real_encoder import Encoder
-    from real_settings import NETWORKS, FineTuning, Job, Setting, all_methods, jobs, settings
+    from real_settings import NETWORKS, FineTuning, Job, Setting, all_methods, jobs, settings, version
     from real_train import accuracies, load, make_criterion, observed, train
     from real_workers import run_all
 
@@ -287,6 +287,7 @@ def test_two_stages_are_run_once_and_tabled(folder, tmp_path, capsys):
     assert len(out.read_text().splitlines()) == len(lines)
     plain = next(line for line in lines if line["way"] == "plain")
     other = {"network": "perceptron", "data": "dense", "noise": "own", "rate": 0.0, "epochs": 15, "method": "vanilla"}
+    other["version"] = version("vanilla")
     real = tmp_path / "real"
     real.mkdir()
     rows = [other | {"seed": seed, "accuracy": [1.0, 50.0], "balanced": [1.0, 50.0]} for seed in (0, 1)]
