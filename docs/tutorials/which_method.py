@@ -15,7 +15,7 @@ from adaptivek.experiments.spec import RECIPES, RunSpec
 from adaptivek.methods import METHODS, needs
 
 # %% tags=["parameters"]
-methods = ["oracle", "label-memory", "label-posterior", "elr", "gce", "adaptive-k", "vanilla"]
+methods = ["oracle", "label-agreement", "label-posterior", "elr", "gce", "adaptive-k", "vanilla"]
 noises = ["directed", "symmetric"]
 seeds = 2
 epochs = 25
