@@ -20,7 +20,7 @@ INDEX, LABELS = torch.arange(ROWS), torch.arange(ROWS) % CLASSES
 def criterion_with(forgotten: float, found: float = 0.9, text: str = "label-agreement") -> adaptivek.Selection:
     """One that has seen this share of 10,000 predicted labels forgotten, and this share of each class predicted."""
     criterion = adaptivek.Selection(text, rows=ROWS, classes=CLASSES)
-    criterion.state_forgotten.copy_(torch.tensor([forgotten * 10_000, 10_000.0]))
+    criterion.state_changes[0].copy_(torch.tensor([forgotten * 10_000, 10_000.0]))
     criterion.state_found.copy_(torch.tensor([[found * 1_000], [1_000.0]]).expand(2, CLASSES))
     return criterion
 
@@ -89,7 +89,7 @@ def test_while_a_network_is_learning_it_is_plain_training():
     logits = logits_for((LABELS + 1) % CLASSES)
     for visits, plain in ((3.0, False), (4.0, True)):
         criterion = criterion_with(forgotten=0.3)
-        criterion.state_changed.copy_(torch.tensor([3_000.0, 1_000.0]))
+        criterion.state_changes[1].copy_(torch.tensor([3_000.0, 1_000.0]))
         believe_the_predictions(criterion, visits)
         loss = criterion(logits, LABELS, INDEX)
         assert torch.isclose(loss, F.cross_entropy(logits, LABELS)) == plain
@@ -99,7 +99,7 @@ def test_as_many_labels_forgotten_as_learned_are_doubted():
     """Torn between two classes a network goes on forgetting, and learns no more."""
     logits = logits_for((LABELS + 1) % CLASSES)
     criterion = criterion_with(forgotten=0.3)
-    criterion.state_changed.copy_(torch.tensor([3_000.0, 3_000.0]))
+    criterion.state_changes[1].copy_(torch.tensor([3_000.0, 3_000.0]))
     believe_the_predictions(criterion, 4.0)
     assert criterion(logits, LABELS, INDEX) < F.cross_entropy(logits, LABELS) / 2
 
@@ -189,7 +189,7 @@ def test_a_rare_class_must_be_predicted_as_surely_as_a_common_one():
     common = torch.where(INDEX < 50, 0, LABELS)
     for _ in range(20):  # what it sees as common
         criterion(logits_for(common), common, INDEX)
-    criterion.state_forgotten.copy_(torch.tensor([0.0, 10_000.0]))
+    criterion.state_changes[0].copy_(torch.tensor([0.0, 10_000.0]))
     unsure = torch.where((INDEX % 10 == 0)[:, None], logits_for(LABELS, 1.2), logits_for(LABELS))
     assert torch.equal(left_out(criterion, unsure), INDEX % 10 == 0)
 
@@ -206,7 +206,7 @@ def test_where_labels_come_back_by_themselves_they_are_no_longer_left_out():
     criterion.state_agreed.fill_(1.0)
     assert left_out(criterion, logits_for((LABELS + (INDEX < 30)) % CLASSES)).sum() == 30
     for _ in range(2):
-        criterion.state_forgotten.copy_(none)
+        criterion.state_changes[0].copy_(none)
         found = left_out(criterion, logits_for((LABELS + (INDEX < 20)) % CLASSES))
     assert not found.any()
 

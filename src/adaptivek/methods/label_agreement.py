@@ -39,9 +39,9 @@ class LabelAgreementState(NamedTuple):
     # its own
     agreed: Tensor  #: (rows,) at the last visit: 1 where the label was predicted, -1 where it was left out, else 0
     squares: Tensor  #: sum of the squares of the probabilities of a row, mean of late
-    forgotten: Tensor  #: (2,) labels that were predicted a visit before: how many are not any more, and all of them
-    changed: Tensor  #: (2,) over the last epochs: labels that came to be predicted, and labels forgotten
-    returned: Tensor  #: (2,) labels that were left out a visit before: how many are predicted now, and all of them
+    #: (3, 2) labels of late: forgotten, of those predicted at the visit before; learned, and forgotten; predicted now,
+    #: of those left out at the visit before
+    changes: Tensor
     found: Tensor  #: (2, classes) labels of each class of late: how many are predicted, and all of them
 
 
@@ -90,9 +90,7 @@ class LabelAgreement(Method[LabelAgreementState]):
             *POSTERIOR.init(task),
             task.per_row(0.0),
             torch.tensor(1 / max(classes, 1)),  # what a network says that knows nothing
-            torch.zeros(2),
-            torch.zeros(2),
-            torch.zeros(2),
+            torch.zeros(3, 2),
             torch.zeros(2, classes),
         )
 
@@ -101,8 +99,9 @@ class LabelAgreement(Method[LabelAgreementState]):
         assert batch.labels is not None
         if state.agreed is None:
             return POSTERIOR.decide(_of_posterior(state), batch)
-        quiet = settled(state.forgotten, self.limit)
-        done = torch.stack([quiet, levelled_off(state.changed), memorised(state.found, state.early)]).amax(0)
+        forgotten, changed, returned = state.changes.unbind()
+        quiet = settled(forgotten, self.limit)
+        done = torch.stack([quiet, levelled_off(changed), memorised(state.found, state.early)]).amax(0)
         doubted = torch.where(state.visits < FIRST, 1.0, done)
         mixed = POSTERIOR.decide(_of_posterior(state), batch, doubted.unsqueeze(-1))
         assert mixed.targets is not None
@@ -112,21 +111,20 @@ class LabelAgreement(Method[LabelAgreementState]):
         agrees = p.argmax(-1) == batch.labels
         squares = mean_square(state.squares, p, batch)
         confident = p.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1) >= threshold(squares, p.shape[-1])
-        left_out = quiet * lasting(state.returned) * trust(state.found)[batch.labels]
+        left_out = quiet * lasting(returned) * trust(state.found)[batch.labels]
         counts = torch.where(agrees & confident, 1.0, 1 - left_out).to(p.dtype)
 
-        before, was_out = (state.agreed > 0) & batch.valid, (state.agreed < 0) & batch.valid
-        learned = agrees & (state.agreed <= 0) & (state.visits > 0) & batch.valid
-        lost = before & ~agrees
+        before, was_out = state.agreed > 0, state.agreed < 0
+        learned, lost = agrees & ~before & (state.visits > 0), before & ~agrees
+        changes = torch.stack([lost, before, learned, lost, was_out & agrees, was_out]) & batch.valid
         labels = torch.stack([agrees & batch.valid, batch.valid]).to(state.found.dtype)
         found = torch.zeros_like(state.found).scatter_add(-1, batch.labels.expand(2, -1), labels)
         share = batch.n_valid / state.horizon
+        shares = torch.stack([share / LATELY, share / EPOCHS, share]).unsqueeze(-1)
         update = {
             "agreed": torch.where(agrees, 1.0, -(counts < 0.5).to(p.dtype)).to(state.agreed.dtype),
             "squares": squares,
-            "forgotten": fade(state.forgotten, share / LATELY) + torch.stack([lost, before]).sum(-1),
-            "changed": fade(state.changed, share / EPOCHS) + torch.stack([learned, lost]).sum(-1),
-            "returned": fade(state.returned, share) + torch.stack([was_out & agrees, was_out]).sum(-1),
+            "changes": fade(state.changes, shares) + changes.sum(-1).view(3, 2),
             "found": fade(state.found, share / FOUND) + found,
         }
         # what is left out has its own prediction for a target, so no gradient, and the steps of the rest are no
