@@ -39,7 +39,7 @@ SHOWN = {
     "adaptive-k": ("Adaptive-k, as published", "violet", "s", "-"),
     "vanilla": ("plain training", "grey", "X", "-"),
 }
-DATA = {"fashion-mnist": "Fashion-MNIST, 5,000 rows", "cifar10": "CIFAR-10"}
+DATA = {"fashion-mnist": "Fashion-MNIST, 5,000 rows", "imdb": "IMDB reviews"}
 FINE_TUNED = "sarcasm", "Sarcasm, fine-tuned"
 #: as it did best there; elsewhere as it is
 ELR = {"fashion-mnist": "elr:strength=1,beta=0.9", "sarcasm": "elr:strength=7"}
