@@ -36,8 +36,8 @@ from adaptivek.methods import DEFAULT
 
 OUT = Path(__file__).parents[1] / "results" / "sensitivity" / "runs.jsonl"
 DATASETS, NOISE, SEEDS = ("mnist", "fashion-mnist", "sarcasm"), 0.4, 2
-METHODS = ("vanilla", "adaptive-k", DEFAULT)
-COLOURS = {"vanilla": "#888888", "adaptive-k": "#c8553d", DEFAULT: "#1f6fb4"}
+METHODS = ("vanilla", "adaptive-k", "label-posterior", DEFAULT)
+COLOURS = {"vanilla": "#888888", "adaptive-k": "#c8553d", "label-posterior": "#3a9d5d", DEFAULT: "#1f6fb4"}
 #: class imbalance: rows of the largest class, few enough for every draw to have them
 LARGEST = {"mnist": 400, "fashion-mnist": 400, "sarcasm": 10_000}
 
