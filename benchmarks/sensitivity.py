@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from measurements import read_lines
@@ -229,7 +230,10 @@ def draw(sweep: str, out: Path, folder: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", lw=0.5, color="#dddddd")
     figure.axes[0].set_ylabel("test accuracy, last epoch, %")
-    figure.axes[0].legend(frameon=False, fontsize=9)
+    keys: dict[str, Any] = {}
+    for axes in figure.axes:  # not every method has been run on every data set
+        keys |= {str(label): line for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.axes[0].legend(keys.values(), keys.keys(), frameon=False, fontsize=9)
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"sensitivity-{sweep}.svg", metadata={"Date": None})
 

@@ -47,7 +47,8 @@ def made(spec: RunSpec, batches: int = 60) -> Result:
                 recall=min(1.0, share * precision / (1 - rate)), threshold=1.5 - 0.5 * done if has_cut else math.nan,
                 clean_loss_mean=0.9 - 0.7 * done, clean_loss_std=0.6 - 0.3 * done,
                 noisy_loss_mean=2 + 2 * done if noisy else math.nan, noisy_loss_std=0.9 if noisy else math.nan,
-                noise_ratio=1 - share if selecting else math.nan, true_noise_ratio=rate, empty_steps=0, nonfinite=0,
+                noise_ratio=1 - share if selecting else math.nan, true_noise_ratio=rate,
+                noise_ratio_told=1 - share if selecting else math.nan, empty_steps=0, nonfinite=0,
                 samples_per_second=1000.0,
             )
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
@@ -17,19 +18,19 @@ from adaptivek.experiments.stack import Stack
 RECIPE = Recipe("digits-cnn", epochs=12, warmup_epochs=0, batch_size=20)
 
 
-def data() -> Split:
+def data(rows: int = 160) -> Split:
     generator = torch.Generator().manual_seed(0)
-    y = torch.arange(200) % 4
-    x = torch.randn(200, 1, 8, 8, generator=generator) + y[:, None, None, None]
-    return Split(x[:160], y[:160], x[160:], y[160:], 4)
+    y = torch.arange(rows + 40) % 4
+    x = torch.randn(rows + 40, 1, 8, 8, generator=generator) + y[:, None, None, None]
+    return Split(x[:rows], y[:rows], x[rows:], y[rows:], 4)
 
 
-def alone(spec: RunSpec) -> list[EpochRecord]:
-    return list(Session(spec, data(), "cpu"))
+def alone(spec: RunSpec, rows: int = 160) -> list[EpochRecord]:
+    return list(Session(spec, data(rows), "cpu"))
 
 
-def stacked(spec: RunSpec) -> list[EpochRecord]:
-    return [records[0] for records in Stack([prepare(spec, data())], "cpu")]
+def stacked(spec: RunSpec, rows: int = 160) -> list[EpochRecord]:
+    return [records[0] for records in Stack([prepare(spec, data(rows))], "cpu")]
 
 
 @pytest.mark.parametrize("train", [alone, stacked])
@@ -50,6 +51,19 @@ def test_kept_is_what_weighed_and_noise_is_what_was_not_believed(train):
     assert abs(weights - believed) > 0.01  # or there would be nothing to tell apart
     assert last.kept_share == pytest.approx(weights, abs=1e-3)
     assert last.noise_ratio == pytest.approx(1 - believed, abs=1e-3)
+
+
+@pytest.mark.parametrize("train", [alone, stacked])
+def test_the_noise_ratio_told_is_that_of_the_criterion(train):
+    """NaN in the first epoch, in which no row was seen a second time; not what looks noisy at the moment."""
+    spec = RunSpec("mine", "label-posterior", noise="symmetric", noise_rate=0.4, recipe=RECIPE)
+    session = Session(spec, data(800), "cpu")
+    told = [session.criterion.noise_ratio for _ in session]
+    found = train(spec, 800)
+    assert [record.noise_ratio_told for record in found] == pytest.approx(told, abs=0.01, nan_ok=True)
+    assert math.isnan(told[0])
+    assert found[0].noise_ratio > 0
+    assert told[-1] == pytest.approx(0.4, abs=0.1)
 
 
 @pytest.mark.parametrize("train", [alone, stacked])

@@ -20,7 +20,7 @@ COLUMNS = {
     "train loss": "train_loss",
     "test accuracy": "test_accuracy",
     "kept": "kept_share",
-    "noise found": "noise_ratio",
+    "noise found": "noise_ratio_told",
     "threshold": "threshold",
 }
 COURSES = ("test accuracy", "kept", "noise found", "threshold")

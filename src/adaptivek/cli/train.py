@@ -15,7 +15,7 @@ from ..methods import default
 from ..support.modules import import_modules
 from ..support.terminal import out, progress_bar, trained_on
 from .imports import Imports
-from .live import look
+from .live import look, number
 from .overrides import Overrides
 from .show import show_data
 
@@ -95,8 +95,9 @@ def train(
     record = records[-1]  # a recipe has at least one epoch
     table = Table("test accuracy", "best on test", "kept", "precision", "recall", "noise found", "noise true")
     table.add_row(
-        *(f"{value:.3f}" for value in (record.test_accuracy, record.best_test_accuracy, record.kept_share)),
-        *(f"{value:.3f}" for value in (record.precision, record.recall, record.noise_ratio, record.true_noise_ratio)),
+        *(number(value) for value in (record.test_accuracy, record.best_test_accuracy, record.kept_share)),
+        *(number(value) for value in (record.precision, record.recall)),
+        *(number(value) for value in (record.noise_ratio_told, record.true_noise_ratio)),
     )
     out.print(table)
     provenance = json.loads((folder / "made.json").read_text())

@@ -90,6 +90,10 @@ class Loop(ABC):
     def _keep_weights(self, run: int) -> None:
         """Called when a run has done better on its held-out rows than ever before."""
 
+    @abstractmethod
+    def _noise_ratios_told(self) -> list[float]:
+        """What the method of each run says of the noise ratio."""
+
     # what an epoch is
 
     def _epochs(self) -> Iterator[list[EpochRecord]]:
@@ -114,6 +118,7 @@ class Loop(ABC):
         clean = self._clean.gather(1, order.flatten(1)).view_as(order)
         steps = Steps(losses, weights, confidence, clean, thresholds)
         columns = {name: values.tolist() for name, values in measure(steps).items()}  # waits for the device
+        columns["noise_ratio_told"] = self._noise_ratios_told()
         rate = pace(order, started)
         with self._averaged():
             accuracies, validations = self._test().tolist(), self._validate().tolist()

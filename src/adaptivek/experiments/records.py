@@ -46,6 +46,9 @@ class EpochRecord:
     #: on held-out rows with their noisy labels, where a recipe has them; `test_accuracy` is then that of the epoch,
     #: up to this one, in which this was highest
     validation_accuracy: float = math.nan
+    #: what `Selection.noise_ratio` says: as `noise_ratio`, but corrected, or NaN, where the first visits of the rows
+    #: have shown something else
+    noise_ratio_told: float = math.nan
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -172,7 +175,7 @@ def epoch_record(
     """One run's record; ``measured`` is one run's share of what `measure` gives."""
     values: dict[str, Any] = measured | {name: int(measured[name]) for name in ("empty_steps", "nonfinite")}
     if not selecting:
-        values |= {"threshold": math.nan, "noise_ratio": math.nan}
+        values |= {"threshold": math.nan, "noise_ratio": math.nan, "noise_ratio_told": math.nan}
     return EpochRecord(
         **values,
         epoch=epoch,

@@ -156,6 +156,9 @@ class Session(Loop):
     def _keep_weights(self, run: int) -> None:
         self._chosen = self._weights()
 
+    def _noise_ratios_told(self) -> list[float]:
+        return [self.criterion.noise_ratio]
+
     def evaluate(self) -> float:
         """Accuracy on the test set, of the averaged weights if the recipe has them averaged."""
         with self._averaged():
