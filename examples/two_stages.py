@@ -1,8 +1,8 @@
-"""Two stages on digits of which 40 % have a noisy label: plain training, the default, and the default after an audit.
+"""Two stages on digits of which 40 % have a noisy label: plain training, the default, and two stages.
 
     python examples/two_stages.py
 
-About a minute on two cores. The network and the loop are the same three times; what changes is the criterion.
+About a minute on two cores. The network and the loop are the same each time; what changes is the criterion.
 """
 
 import sys
