@@ -10,7 +10,7 @@ A cell is network/data/rate, without a rate where the labels are noisy as they a
 cell, way and seed; those that are there are not run again. The ways: plain training; the default; the Oracle; a fresh
 network without the rows that the audit flags, on its suggested labels, or on its targets; two-stages, whose memory
 begins with the audit's predictions; two-rounds, the same after a second cross-training that begins with the first;
-two-rounds-agreement, the same with the method that is the default in one stage.
+two-rounds-agreement, the same with label agreement in place of label memory.
 """
 
 from __future__ import annotations

@@ -92,26 +92,16 @@ class Selection(MethodModule):
         if not isinstance(method, Method):
             raise TypeError(f"Selection: method must be a method or the name of one, got {method!r}")
         if warmup is None and method.wants_warmup:
-            warnings.warn(
-                f"{method.name} is made to start after some plain training and may collapse without it: "
-                "give warmup=, in steps (the paper trains plainly for 30 of 80 epochs), or 0 to mean it",
-                stacklevel=2,
-            )
+            warnings.warn(checks.wants_warmup(method), stacklevel=2)
         warmup = 0 if warmup is None else warmup
-        checks.check_number("Selection", "warmup", warmup, 0, whole=True)
-        checks.check_number("Selection", "window", window, 1, whole=True)
-        checks.check_number("Selection", "label_smoothing", label_smoothing, 0, 1, open_high=True)
-        for name, number in (("rows", rows), ("classes", classes), ("table_classes", table_classes)):
-            if number is not None:
-                checks.check_number("Selection", name, number, 1, whole=True)
+        checks.check_options("Selection", warmup, window, label_smoothing, table_device)
+        checks.check_sizes("Selection", rows=rows, classes=classes, table_classes=table_classes)
         if clean is not None:
             checks.check_clean("Selection", method, clean, rows)
             rows = len(clean)
         if start is not None:
             start = earlier_predictions("Selection", method, getattr(start, "predictions", start), rows, classes)
             rows, classes = start.shape
-        if table_device is not None and str(table_device) != "cpu":
-            raise ValueError(f'Selection: table_device must be None or "cpu", got {table_device!r}')
         if not isinstance(distributed, (bool, ProcessGroup)):
             raise TypeError(f"Selection: distributed must be True, False or a process group, got {distributed!r}")
         super().__init__(method, warmup, window, rows, classes, clean, table_classes, start, table_device is not None)

@@ -46,6 +46,30 @@ def check_choice(owner: str, name: str, value: object, allowed: Collection[str])
         raise ValueError(f"{owner}: {name} must be one of {', '.join(sorted(allowed))}; got {value!r}")
 
 
+def check_sizes(owner: str, **sizes: int | None) -> None:
+    """Raise unless each is a whole number of at least 1, or None: not given."""
+    for name, size in sizes.items():
+        if size is not None:
+            check_number(owner, name, size, 1, whole=True)
+
+
+def check_options(owner: str, warmup: int, window: int, label_smoothing: float, table_device: object) -> None:
+    """Raise unless a criterion can be made with these."""
+    check_number(owner, "warmup", warmup, 0, whole=True)
+    check_number(owner, "window", window, 1, whole=True)
+    check_number(owner, "label_smoothing", label_smoothing, 0, 1, open_high=True)
+    if table_device is not None and str(table_device) != "cpu":
+        raise ValueError(f'{owner}: table_device must be None or "cpu", got {table_device!r}')
+
+
+def wants_warmup(method: Method[Any]) -> str:
+    """What a user is told who has not said how long a method is to wait."""
+    return (
+        f"{method.name} is made to start after some plain training and may collapse without it: "
+        "give warmup=, in steps (the paper trains plainly for 30 of 80 epochs), or 0 to mean it"
+    )
+
+
 def check_clean(owner: str, method: Method[Any], clean: Tensor, rows: int | None) -> None:
     """Raise unless the method may know which rows have a clean label, and it is known of each of them."""
     if not method.privileged:

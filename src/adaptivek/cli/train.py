@@ -96,8 +96,8 @@ def train(
     table = Table("test accuracy", "best on test", "kept", "precision", "recall", "noise found", "noise true")
     table.add_row(
         *(number(value) for value in (record.test_accuracy, record.best_test_accuracy, record.kept_share)),
-        *(number(value) for value in (record.precision, record.recall)),
-        *(number(value) for value in (record.noise_ratio_told, record.true_noise_ratio)),
+        *(number(value) for value in (record.precision, record.recall, record.noise_ratio_told)),
+        number(record.true_noise_ratio),
     )
     out.print(table)
     provenance = json.loads((folder / "made.json").read_text())

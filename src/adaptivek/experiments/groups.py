@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import vmap
 
+from ..backend.noise_found import noise_ratio
 from ..method import Method, Task, parameters
 from ..networks import stackable
 from ..step import Memory, start
@@ -74,6 +76,14 @@ class StackedGroup(Group):
     def memory_of(self, run: int) -> Memory:
         """That of one run, in the same place: what is written there is written here."""
         return Memory(*(type(piece)(*(value[run] for value in piece)) for piece in self.memory))
+
+    def noise_ratios(self) -> Tensor:
+        """What the method of each run says, (runs,). Does not wait for the device."""
+
+        def of_run(values: dict[str, Tensor], memory: Memory) -> Tensor:
+            return noise_ratio(with_parameters(self.method, values), memory)
+
+        return vmap(of_run)(self.varying, self.memory)
 
 
 def group_key(job: Job) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from ..backend.noise_found import noise_ratio
 from ..networks import Conv2d, make_model, stackable
 from ..networks.dropout import set_keys
 from ..networks.views import augment, distort
@@ -108,12 +107,7 @@ class Stack(Loop):
         """Records are all that is asked of a stack."""
 
     def _noise_ratios_told(self) -> list[float]:
-        def of_group(group: StackedGroup) -> Tensor:
-            return vmap(lambda values, memory: noise_ratio(with_parameters(group.method, values), memory))(
-                group.varying, group.memory
-            )
-
-        return torch.cat([of_group(group) for group in self.groups]).tolist()
+        return torch.cat([group.noise_ratios() for group in self.groups]).tolist()
 
     def _train(self, drawn: list[Draws]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         self._take(drawn)
