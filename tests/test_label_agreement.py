@@ -20,9 +20,13 @@ INDEX, LABELS = torch.arange(ROWS), torch.arange(ROWS) % CLASSES
 def criterion_with(forgotten: float, found: float = 0.9, text: str = "label-agreement") -> adaptivek.Selection:
     """One that has seen this share of 10,000 predicted labels forgotten, and this share of each class predicted."""
     criterion = adaptivek.Selection(text, rows=ROWS, classes=CLASSES)
-    criterion.state_changes[0].copy_(torch.tensor([forgotten * 10_000, 10_000.0]))
-    criterion.state_found.copy_(torch.tensor([[found * 1_000], [1_000.0]]).expand(2, CLASSES))
+    counts = torch.tensor([forgotten * 10_000, 10_000.0, found * 3_000, 3_000.0])
+    criterion.state_labels.copy_(counts.unsqueeze(-1).expand(4, CLASSES) / CLASSES)
     return criterion
+
+
+def none_is_forgotten(criterion: adaptivek.Selection) -> None:
+    criterion.state_labels[:2].copy_(torch.tensor([[0.0], [10_000.0]]).expand(2, CLASSES))
 
 
 def test_it_is_the_default():
@@ -48,7 +52,25 @@ def logits_for(classes: torch.Tensor, scale: float = 4.0) -> torch.Tensor:
     ],
 )
 def test_a_network_has_settled_that_forgets_few_labels(forgotten, number, low, high):
-    assert low <= settled(torch.tensor([forgotten * number, number]), 0.08).item() <= high
+    counts = torch.tensor([[forgotten * number], [number]]).expand(2, CLASSES) / CLASSES
+    assert low <= settled(counts, 0.08).item() <= high
+
+
+@pytest.mark.parametrize(
+    ("of_one", "number", "low", "high"),
+    [
+        (0.00, 1_000.0, 1.0, 1.0),
+        (0.07, 1_000.0, 1.0, 1.0),
+        (0.10, 100_000.0, 0.45, 0.55),  # of all labels next to none
+        (0.50, 1_000.0, 0.0, 0.0),
+        (0.50, 10.0, 0.0, 0.0),
+        (1.00, 0.1, 0.5, 1.0),  # hardly any label
+        (0.00, 0.0, 1.0, 1.0),
+    ],
+)
+def test_it_has_not_while_it_forgets_any_one_class(of_one, number, low, high):
+    counts = torch.tensor([[10.0, 0.0, of_one * number], [1e7, 1e7, number]])
+    assert low <= settled(counts, 0.08).item() <= high
 
 
 @pytest.mark.parametrize(
@@ -89,7 +111,7 @@ def test_while_a_network_is_learning_it_is_plain_training():
     logits = logits_for((LABELS + 1) % CLASSES)
     for visits, plain in ((3.0, False), (4.0, True)):
         criterion = criterion_with(forgotten=0.3)
-        criterion.state_changes[1].copy_(torch.tensor([3_000.0, 1_000.0]))
+        criterion.state_changes[0].copy_(torch.tensor([3_000.0, 1_000.0]))
         believe_the_predictions(criterion, visits)
         loss = criterion(logits, LABELS, INDEX)
         assert torch.isclose(loss, F.cross_entropy(logits, LABELS)) == plain
@@ -99,7 +121,7 @@ def test_as_many_labels_forgotten_as_learned_are_doubted():
     """Torn between two classes a network goes on forgetting, and learns no more."""
     logits = logits_for((LABELS + 1) % CLASSES)
     criterion = criterion_with(forgotten=0.3)
-    criterion.state_changes[1].copy_(torch.tensor([3_000.0, 3_000.0]))
+    criterion.state_changes[0].copy_(torch.tensor([3_000.0, 3_000.0]))
     believe_the_predictions(criterion, 4.0)
     assert criterion(logits, LABELS, INDEX) < F.cross_entropy(logits, LABELS) / 2
 
@@ -189,7 +211,7 @@ def test_a_rare_class_must_be_predicted_as_surely_as_a_common_one():
     common = torch.where(INDEX < 50, 0, LABELS)
     for _ in range(20):  # what it sees as common
         criterion(logits_for(common), common, INDEX)
-    criterion.state_changes[0].copy_(torch.tensor([0.0, 10_000.0]))
+    none_is_forgotten(criterion)
     unsure = torch.where((INDEX % 10 == 0)[:, None], logits_for(LABELS, 1.2), logits_for(LABELS))
     assert torch.equal(left_out(criterion, unsure), INDEX % 10 == 0)
 
@@ -202,11 +224,11 @@ def test_a_label_counts_again_as_soon_as_it_is_predicted():
 
 def test_where_labels_come_back_by_themselves_they_are_no_longer_left_out():
     """A third of what was left out is predicted at the next visit: it was hard, and is being learned from others."""
-    criterion, none = criterion_with(forgotten=0.0), torch.tensor([0.0, 10_000.0])  # of these forgotten
+    criterion = criterion_with(forgotten=0.0)
     criterion.state_agreed.fill_(1.0)
     assert left_out(criterion, logits_for((LABELS + (INDEX < 30)) % CLASSES)).sum() == 30
     for _ in range(2):
-        criterion.state_changes[0].copy_(none)
+        none_is_forgotten(criterion)
         found = left_out(criterion, logits_for((LABELS + (INDEX < 20)) % CLASSES))
     assert not found.any()
 

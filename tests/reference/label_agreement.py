@@ -13,13 +13,17 @@ class LabelAgreement(LabelPosterior):
         super().__init__(rows, classes)
         self.limit, self.agreed, self.out = limit, set(), set()
         self.mean_of_all, self.square_of_all = 1 / classes, 1 / classes**2
-        self.lost = self.predicted_before = self.back = self.left_out = 0.0
+        self.lost, self.predicted_before = np.zeros(classes), np.zeros(classes)
+        self.back = self.left_out = 0.0
         self.learned_of_late = self.lost_of_late = 0.0
         self.predicted, self.labelled = np.zeros(classes), np.zeros(classes)
 
     def settled(self):
-        share = (self.lost + 1) / (self.predicted_before + 2)
-        most = share + math.sqrt(share * (1 - share) / max(self.predicted_before, 1.0))
+        number = self.predicted_before.sum()
+        share = (self.lost.sum() + 1) / (number + 2)
+        most = share + math.sqrt(share * (1 - share) / max(number, 1.0))
+        for lost, before in zip(self.lost, self.predicted_before, strict=True):
+            most = max(most, (lost + 2 * share) / (before + 2))
         return float(np.clip((1.5 * self.limit - most) / (0.5 * self.limit), 0, 1))
 
     def levelled_off(self):
@@ -58,7 +62,7 @@ class LabelAgreement(LabelPosterior):
         self.kept = np.array(kept)
 
         for name, epochs in {
-            "lost": 1 / 4, "predicted_before": 1 / 4, "predicted": 1 / 2, "labelled": 1 / 2,
+            "lost": 1 / 4, "predicted_before": 1 / 4, "predicted": 1 / 4, "labelled": 1 / 4,
             "back": 1, "left_out": 1, "learned_of_late": 2, "lost_of_late": 2,
         }.items():  # fmt: skip
             setattr(self, name, max(0.0, 1 - share / epochs) * getattr(self, name))
@@ -68,8 +72,8 @@ class LabelAgreement(LabelPosterior):
             self.labelled[label] += 1
             self.predicted[label] += agrees
             if number in before:
-                self.predicted_before += 1
-                self.lost += not agrees
+                self.predicted_before[label] += 1
+                self.lost[label] += not agrees
                 self.lost_of_late += not agrees
             elif again:
                 self.learned_of_late += agrees

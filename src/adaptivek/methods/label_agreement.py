@@ -19,8 +19,7 @@ PROBABLE = 0.75  # probability of a label that is always enough
 OFTEN = 1.5  # times as many labels forgotten as are allowed: then none is left out
 SURPLUS = 0.04, 0.08  # by how much labels learned outnumber labels forgotten: from hardly to clearly
 COMING_BACK = 0.1, 0.2  # share of the labels left out that are predicted at the next visit: from few to many
-LATELY = 1 / 4  # of an epoch, over which forgotten labels are counted
-FOUND = 1 / 2  # the same for labels that are predicted, of each class
+LATELY = 1 / 4  # of an epoch, over which forgotten labels of each class are counted, and those that are predicted
 EPOCHS = 2  # over which labels learned are compared with labels forgotten
 QUARTER = 4  # a class of which less than a quarter is predicted is not learned, and none of its labels is left out
 
@@ -39,10 +38,9 @@ class LabelAgreementState(NamedTuple):
     # its own
     agreed: Tensor  #: (rows,) at the last visit: 1 where the label was predicted, -1 where it was left out, else 0
     squares: Tensor  #: sum of the squares of the probabilities of a row, mean of late
-    #: (3, 2) labels of late: forgotten, of those predicted at the visit before; learned, and forgotten; predicted now,
-    #: of those left out at the visit before
-    changes: Tensor
-    found: Tensor  #: (2, classes) labels of each class of late: how many are predicted, and all of them
+    changes: Tensor  #: (2, 2) labels of late: learned, and forgotten; predicted now, of those left out the visit before
+    #: (4, classes) labels of each class of late: forgotten, of those predicted the visit before; predicted, of all
+    labels: Tensor
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ class LabelAgreement(Method[LabelAgreementState]):
         "mixes labels with their posterior unless a network is still learning, then learns what agrees"
     )
     paper: ClassVar[str] = "this library"
-    revision: ClassVar[int] = 3
+    revision: ClassVar[int] = 4
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     uses_rows: ClassVar[bool] = True
@@ -90,8 +88,8 @@ class LabelAgreement(Method[LabelAgreementState]):
             *POSTERIOR.init(task),
             task.per_row(0.0),
             torch.tensor(1 / max(classes, 1)),  # what a network says that knows nothing
-            torch.zeros(3, 2),
-            torch.zeros(2, classes),
+            torch.zeros(2, 2),
+            torch.zeros(4, classes),
         )
 
     def step(self, state: LabelAgreementState, batch: Batch) -> Decision:
@@ -99,9 +97,9 @@ class LabelAgreement(Method[LabelAgreementState]):
         assert batch.labels is not None
         if state.agreed is None:
             return POSTERIOR.decide(_of_posterior(state), batch)
-        forgotten, changed, returned = state.changes.unbind()
+        (changed, returned), forgotten, found = state.changes.unbind(), state.labels[:2], state.labels[2:]
         quiet = settled(forgotten, self.limit)
-        done = torch.stack([quiet, levelled_off(changed), memorised(state.found, state.early)]).amax(0)
+        done = torch.stack([quiet, levelled_off(changed), memorised(found, state.early)]).amax(0)
         doubted = torch.where(state.visits < FIRST, 1.0, done)
         mixed = POSTERIOR.decide(_of_posterior(state), batch, doubted.unsqueeze(-1))
         assert mixed.targets is not None
@@ -111,21 +109,21 @@ class LabelAgreement(Method[LabelAgreementState]):
         agrees = p.argmax(-1) == batch.labels
         squares = mean_square(state.squares, p, batch)
         confident = p.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1) >= threshold(squares, p.shape[-1])
-        left_out = quiet * lasting(returned) * trust(state.found)[batch.labels]
+        left_out = quiet * lasting(returned) * trust(found)[batch.labels]
         counts = torch.where(agrees & confident, 1.0, 1 - left_out).to(p.dtype)
 
         before, was_out = state.agreed > 0, state.agreed < 0
         learned, lost = agrees & ~before & (state.visits > 0), before & ~agrees
-        changes = torch.stack([lost, before, learned, lost, was_out & agrees, was_out]) & batch.valid
-        labels = torch.stack([agrees & batch.valid, batch.valid]).to(state.found.dtype)
-        found = torch.zeros_like(state.found).scatter_add(-1, batch.labels.expand(2, -1), labels)
+        changes = torch.stack([learned, lost, was_out & agrees, was_out]) & batch.valid
+        labels = (torch.stack([lost, before, agrees, batch.valid]) & batch.valid).to(state.labels.dtype)
+        labels = torch.zeros_like(state.labels).scatter_add(-1, batch.labels.expand(4, -1), labels)
         share = batch.n_valid / state.horizon
-        shares = torch.stack([share / LATELY, share / EPOCHS, share]).unsqueeze(-1)
+        of_changes = torch.stack([share / EPOCHS, share]).unsqueeze(-1)
         update = {
             "agreed": torch.where(agrees, 1.0, -(counts < 0.5).to(p.dtype)).to(state.agreed.dtype),
             "squares": squares,
-            "changes": fade(state.changes, shares) + changes.sum(-1).view(3, 2),
-            "found": fade(state.found, share / FOUND) + found,
+            "changes": fade(state.changes, of_changes) + changes.sum(-1).view(2, 2),
+            "labels": fade(state.labels, share / LATELY) + labels,
         }
         # what is left out has its own prediction for a target, so no gradient, and the steps of the rest are no
         # larger for it: with larger ones training at a high learning rate does not survive
@@ -141,10 +139,15 @@ def _of_posterior(state: LabelAgreementState) -> LabelPosteriorState:
 
 
 def settled(forgotten: Tensor, limit: float) -> Tensor:
-    """How far a network has settled, 0 to 1: by the share of labels that it forgets, and a standard error."""
-    lost, number = forgotten.unbind()
+    """How far a network has settled, 0 to 1: by the share of labels that it forgets, of all or of any one class.
+
+    That of all labels is taken with a standard error. To the labels of a class two with that share are added.
+    """
+    lost, number = forgotten.sum(-1).unbind()
     share = (lost + 1) / (number + 2)
     most = share + (share * (1 - share) / number.clamp(min=1)).sqrt()
+    lost, number = forgotten.unbind()
+    most = torch.maximum(most, ((lost + 2 * share) / (number + 2)).amax(-1))
     return ((OFTEN * limit - most) / ((OFTEN - 1) * limit)).clamp(0, 1)
 
 
