@@ -54,6 +54,7 @@ class Variant:
     decay: float = 0.99
     alpha: float = 1.0
     changes: int = 2
+    sharpen: float = 1.0  #: power that targets are raised to
 
 
 VARIANTS = {
@@ -63,6 +64,9 @@ VARIANTS = {
     "memory": Variant(),
     "memory-unmixed": Variant(alpha=0.0),
     "posterior": Variant("label-posterior"),
+    "posterior-sharp": Variant("label-posterior", sharpen=2.0),
+    "agreement": Variant("label-agreement"),
+    "agreement-sharp": Variant("label-agreement", sharpen=2.0),
     "sat": Variant("sat"),
 }
 #: variants that were measured, did not win, and are no more
@@ -128,6 +132,17 @@ def read(given: argparse.Namespace) -> tuple[Split, Tensor]:
     return data.to(given.device), human[:rows].to(given.device)
 
 
+class Sharpened(Selection):
+    """One whose targets are raised to a power: the surer of the network's own predictions count for more."""
+
+    power = 1.0
+
+    def judge(self, output: Tensor, target: Tensor, index: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        targets, weights = super().judge(output, target, index)
+        targets = targets**self.power
+        return targets / targets.sum(-1, keepdim=True), weights
+
+
 class Trainer:
     """A variant with a seed. Only training is timed."""
 
@@ -137,7 +152,8 @@ class Trainer:
         self.labels = labels if chosen.labels == "observed" else data.y
         self.model = make_model(RECIPE.network, data.inputs, data.classes, seed).to(self.device)
         self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.criterion = Selection(chosen.method, warmup=0, rows=len(labels), classes=data.classes).to(self.device)
+        self.criterion = Sharpened(chosen.method, warmup=0, rows=len(labels), classes=data.classes).to(self.device)
+        self.criterion.power = chosen.sharpen
         self.views = None
         if views:
             settings = {"decay": chosen.decay, "alpha": chosen.alpha, "changes": chosen.changes}

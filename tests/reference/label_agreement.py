@@ -20,10 +20,10 @@ class LabelAgreement(LabelPosterior):
 
     def settled(self):
         number = self.predicted_before.sum()
-        share = (self.lost.sum() + 1) / (number + 2)
+        of_all = (self.lost.sum() + 1) / (number + 2)
+        pairs = zip(self.lost, self.predicted_before, strict=True)
+        share = np.mean([(lost + 2 * of_all) / (before + 2) for lost, before in pairs])
         most = share + math.sqrt(share * (1 - share) / max(number, 1.0))
-        for lost, before in zip(self.lost, self.predicted_before, strict=True):
-            most = max(most, (lost + 2 * share) / (before + 2))
         return float(np.clip((1.5 * self.limit - most) / (0.5 * self.limit), 0, 1))
 
     def levelled_off(self):

@@ -72,7 +72,7 @@ class LabelAgreement(Method[LabelAgreementState]):
         "mixes labels with their posterior unless a network is still learning, then learns what agrees"
     )
     paper: ClassVar[str] = "this library"
-    revision: ClassVar[int] = 4
+    revision: ClassVar[int] = 5
     needs_classes: ClassVar[bool] = True
     needs_logits: ClassVar[bool] = True
     uses_rows: ClassVar[bool] = True
@@ -139,15 +139,16 @@ def _of_posterior(state: LabelAgreementState) -> LabelPosteriorState:
 
 
 def settled(forgotten: Tensor, limit: float) -> Tensor:
-    """How far a network has settled, 0 to 1: by the share of labels that it forgets, of all or of any one class.
+    """How far a network has settled, 0 to 1: by the share of labels that it forgets, and a standard error.
 
-    That of all labels is taken with a standard error. To the labels of a class two with that share are added.
+    The share is the mean over the classes, so that a rare class counts as much as a common one. Of two labels more in
+    each class as many are forgotten as of all labels.
     """
-    lost, number = forgotten.sum(-1).unbind()
-    share = (lost + 1) / (number + 2)
-    most = share + (share * (1 - share) / number.clamp(min=1)).sqrt()
     lost, number = forgotten.unbind()
-    most = torch.maximum(most, ((lost + 2 * share) / (number + 2)).amax(-1))
+    total = number.sum(-1)
+    of_all = (lost.sum(-1) + 1) / (total + 2)
+    share = ((lost + 2 * of_all) / (number + 2)).mean(-1)
+    most = share + (share * (1 - share) / total.clamp(min=1)).sqrt()
     return ((OFTEN * limit - most) / ((OFTEN - 1) * limit)).clamp(0, 1)
 
 
