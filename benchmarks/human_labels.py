@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,19 @@ def is_of_today(line: dict[str, Any]) -> bool:
     """Whether the method is as it was run. Lines from before revisions were written are of methods as they are now."""
     now = build(line["method"]).revision
     return bool(line.get("revision", now) == now)
+
+
+def latest(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each method the results of its last revision that was run."""
+
+    def revision(line: dict[str, Any]) -> int:
+        return int(line.get("revision", build(line["method"]).revision))
+
+    last = dict[tuple[str, str], int]()
+    for line in lines:
+        key = line["column"], line["method"]
+        last[key] = max(last.get(key, 0), revision(line))
+    return [line for line in lines if revision(line) == last[line["column"], line["method"]]]
 
 
 def main() -> None:
@@ -60,7 +74,7 @@ def main() -> None:
         lines.append(line)
     print("| labels | method | seeds | accuracy | best epoch | noise found | true |\n|---|---|---|---|---|---|---|")
     for column, method in dict.fromkeys((column, method) for column, method, _ in wanted):
-        of = [line for line in lines if (line["column"], line["method"]) == (column, method)]
+        of = [line for line in latest(lines) if (line["column"], line["method"]) == (column, method)]
         shown = [np.mean([line[key] for line in of]) for key in ("accuracy", "best", "ratio", "true")]
         print(f"| {column} | {method} | {len(of)} | " + " | ".join(f"{100 * number:.1f}" for number in shown) + " |")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from human_labels import is_of_today
+from human_labels import is_of_today, latest
 from real_compare import CLEAN, GROUPS, ORACLE, PLAIN, Comparison, tells_truth
 from real_settings import OWN, Setting
 
@@ -62,10 +62,10 @@ def named(method: str) -> str:
     return f"`{method}`" + ("*" if tells_truth(method) else "")
 
 
-def human_labels(lines: Iterable[dict[str, Any]]) -> str:
+def human_labels(lines: Sequence[dict[str, Any]]) -> str:
     """From the results of benchmarks/human_labels.py."""
     scores: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for line in lines:
+    for line in latest(lines):
         scores.setdefault((line["column"], line["method"]), []).append(line)
     table = [_line(["labels", "method", "seeds", "accuracy", "noise found", "true"]), _line(["---"] * 6)]
     for (column, method), members in sorted(scores.items(), key=lambda item: (item[0][0], -_mean(item[1], "accuracy"))):

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from human_labels import latest
 from measurements import read_lines
 from torch import Tensor, nn
 
@@ -54,7 +55,6 @@ class Variant:
     decay: float = 0.99
     alpha: float = 1.0
     changes: int = 2
-    sharpen: float = 1.0  #: power that targets are raised to
 
 
 VARIANTS = {
@@ -64,9 +64,7 @@ VARIANTS = {
     "memory": Variant(),
     "memory-unmixed": Variant(alpha=0.0),
     "posterior": Variant("label-posterior"),
-    "posterior-sharp": Variant("label-posterior", sharpen=2.0),
-    "agreement": Variant("label-agreement"),
-    "agreement-sharp": Variant("label-agreement", sharpen=2.0),
+    "label-agreement": Variant("label-agreement"),
     "sat": Variant("sat"),
 }
 #: variants that were measured, did not win, and are no more
@@ -76,6 +74,7 @@ GONE = {
     "posterior-undiscounted": "posterior, predictions count as much after many visits",
     "posterior-undiscounted-unpulled": "the same without the pull",
     "posterior-cycles": "posterior, the learning rate falls twice",
+    "label-agreement-sharp": "label-agreement, targets squared",
     "memory-balanced": "memory, classes predicted as often as observed",
     "belief": "Bayes' rule over averaged predictions",
 }
@@ -132,17 +131,6 @@ def read(given: argparse.Namespace) -> tuple[Split, Tensor]:
     return data.to(given.device), human[:rows].to(given.device)
 
 
-class Sharpened(Selection):
-    """One whose targets are raised to a power: the surer of the network's own predictions count for more."""
-
-    power = 1.0
-
-    def judge(self, output: Tensor, target: Tensor, index: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        targets, weights = super().judge(output, target, index)
-        targets = targets**self.power
-        return targets / targets.sum(-1, keepdim=True), weights
-
-
 class Trainer:
     """A variant with a seed. Only training is timed."""
 
@@ -152,8 +140,7 @@ class Trainer:
         self.labels = labels if chosen.labels == "observed" else data.y
         self.model = make_model(RECIPE.network, data.inputs, data.classes, seed).to(self.device)
         self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.criterion = Sharpened(chosen.method, warmup=0, rows=len(labels), classes=data.classes).to(self.device)
-        self.criterion.power = chosen.sharpen
+        self.criterion = Selection(chosen.method, warmup=0, rows=len(labels), classes=data.classes).to(self.device)
         self.views = None
         if views:
             settings = {"decay": chosen.decay, "alpha": chosen.alpha, "changes": chosen.changes}
@@ -274,7 +261,7 @@ def run_all(given: argparse.Namespace) -> None:
 def table(lines: Sequence[Line], without: Sequence[Line]) -> str:
     """A row for each way to train on the worse labels: first those ``without`` views, then the variants."""
     found: dict[tuple[str, int], list[Line]] = {}
-    for line in worse(without):
+    for line in worse(latest(without)):
         found.setdefault((f"{line['method']}, no views", RECIPE.epochs), []).append(
             line | {"network": line["accuracy"]}
         )

@@ -52,11 +52,11 @@ class LabelAgreement(Method[LabelAgreementState]):
     hardly more are learned than forgotten, or where more are predicted than seemed clean in the first visits, so that
     noisy ones must be among them. Else the network is still learning, and this is plain training.
 
-    Once few are forgotten a label is learned only if it is the predicted class, and either more probable than one
-    standard deviation above the mean over all rows and classes, or 3/4: the same for all classes, so that none is
-    learned more easily than another. What is left out is not memorised, so its prediction stays honest, and it counts
-    again as soon as it is predicted. Where many labels come back like that they
-    were hard, and for some epochs none is left out. Labels of a class that is hardly ever predicted are kept.
+    Once few are forgotten, a rare class counting as much as a common one, a label is learned only if it is the
+    predicted class, and either more probable than one standard deviation above the mean over all rows and classes, or
+    3/4: the same for all classes, so that none is learned more easily than another. What is left out is not memorised,
+    so its prediction stays honest, and it counts again as soon as it is predicted. Where many labels come back like
+    that they were hard, and for some epochs none is left out. Labels of a class that is hardly ever predicted are kept.
 
     Without row numbers it is label posterior.
 
