@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measurements import read_lines
+from measurements import read_lines, with_stand_ins
 from torch.utils.data import TensorDataset
 from two_stages_train import PLANS as TWO_STAGES
 
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     if given.what == "table":
-        print(table(read_lines(given.out), Store(ROOT / "results" / "paper").read_all()))
+        print(table(read_lines(given.out), with_stand_ins(Store(ROOT / "results" / "paper").read_all())))
         return
     done = {(line["dataset"], line["rate"], line["seed"]) for line in read_lines(given.out)}
     for seed in given.seeds:

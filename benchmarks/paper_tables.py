@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from measurements import stands_in
+
 from adaptivek.experiments.report.claims import PAPER_SETTINGS, counted, paper_settings
 from adaptivek.experiments.report.names import named
 from adaptivek.experiments.report.paper import paper_figures
@@ -62,6 +64,13 @@ def _earlier(done: Sequence[Result]) -> str:
     number = Counter(result.spec.dataset for result in done if result.spec.recipe != RECIPES[result.spec.dataset])
     told = ", ".join(f"{named(dataset)} ({number[dataset]})" for dataset in PAPER_DATASETS if number[dataset])
     return f" **Still with an earlier recipe, to be run again: {told}.**" if told else ""
+
+
+def standing_in(results: Sequence[Result]) -> str:
+    """Which methods are shown by results of an earlier revision."""
+    found = Counter((result.spec.method, result.ran.revision) for result in results if stands_in(result))
+    told = ", ".join(f"{named(name)}: revision {number}, {runs} runs" for (name, number), runs in found.items())
+    return f" **Of the revision of a method before today's: {told}.**" if told else ""
 
 
 def _seeds(row: Row) -> list[int]:

@@ -23,13 +23,13 @@ from human_labels import latest
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from measurements import EARLIER, read_lines
+from measurements import read_lines, stored
 from real_compare import current
 from real_settings import OWN
 
 import adaptivek
 from adaptivek.experiments.spec import RECIPES, RunSpec
-from adaptivek.experiments.store import Result, Store, read
+from adaptivek.experiments.store import Result, Store
 
 DEFAULT = adaptivek.Selection().method.name
 #: name, colour, marker and line of each
@@ -74,11 +74,8 @@ def injected(dataset: str) -> dict[float, Found]:
 
 def _stored(spec: RunSpec) -> Result | None:
     """A run from one of the folders, be it by an earlier revision that stands in."""
-    identities = [spec.identity()]
-    if spec.method in EARLIER:
-        identities.append(spec.identity(spec.resolved()._replace(revision=EARLIER[spec.method])))
-    paths = [Store(folder).runs / f"{identity}.json.gz" for identity in identities for folder in FOLDERS]
-    return next((read(path) for path in paths if path.exists()), None)
+    found = (stored(Store(folder), spec) for folder in FOLDERS)
+    return next((run for run in found if run is not None), None)
 
 
 def fine_tuned(folder: Path) -> dict[float, Found]:

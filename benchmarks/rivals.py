@@ -19,6 +19,8 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from measurements import stands_in, stored
+
 from adaptivek.experiments.bench import bench
 from adaptivek.experiments.spec import Recipe, RunSpec
 from adaptivek.experiments.store import Result, Store
@@ -64,12 +66,15 @@ def tables(results: Iterable[Result]) -> str:
     """Markdown: the ranking, then what a wrong ratio does."""
     found: dict[tuple[str, float, Cell], list[float]] = defaultdict(list)
     first: dict[tuple[str, float, Cell], float] = {}
+    earlier = set[str]()
     for result in results:
         if result.failure:
             continue
         spec, place = result.spec, (result.spec.dataset, result.spec.noise, result.spec.noise_rate)
         key, accuracy = (spec.method, spec.ratio_error, place), 100 * result.epochs[-1].test_accuracy
         found[key].append(accuracy)
+        if stands_in(result):
+            earlier.add(spec.method)
         if spec.seed == 0:
             first[key] = accuracy
     places = [(dataset, noise, rate) for dataset in DATASETS for noise, rate in CELLS]
@@ -82,7 +87,7 @@ def tables(results: Iterable[Result]) -> str:
         shown = (f"{mean[method, 0.0, place]:.1f}" for place in places)
         name = method.partition(":")[0]
         cost = " + ".join(map(str, passes(METHODS[name])))
-        title = f"{method} ({RATES[name]:g})" if name in RATES else method
+        title = f"{method} ({RATES[name]:g})" if name in RATES else method + "†" * (method in earlier)
         lines.append(_line(title, f"{average[method]:.1f}", *shown, ", ".join(needs(METHODS[name])) or "-", cost))
     mis_set = [place for place in places if place[2] == 0.4]
     lines += ["", _line("told the ratio", *(f"{_name(place)}: -20, true, +20" for place in mis_set)), "|---" * 5 + "|"]
@@ -120,7 +125,7 @@ def main() -> None:
                 print(f"\n{result.spec.method}: {result.failure}")
         print("\n")
     store = Store(given.out)
-    print(tables(result for spec in specs(given.seeds) if (result := store.read(spec)) is not None))
+    print(tables(result for spec in specs(given.seeds) if (result := stored(store, spec)) is not None))
 
 
 if __name__ == "__main__":
