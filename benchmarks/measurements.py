@@ -30,17 +30,14 @@ def stored(store: Store, spec: RunSpec) -> Result | None:
     return found
 
 
-def stands_in(result: Result) -> bool:
-    """Whether it is of such a revision."""
-    return bool(result.apart) and result.ran.revision == EARLIER.get(result.ran.name)
+def stand_ins(results: Sequence[Result]) -> list[Result]:
+    """Those of such a revision, of runs of which there is none of today."""
+    there = {result.identity for result in results}
+    earlier = [result for result in results if result.apart and result.ran.revision == EARLIER.get(result.ran.name)]
+    return [result for result in earlier if result.spec.identity() not in there]
 
 
 def with_stand_ins(results: Sequence[Result]) -> list[Result]:
-    """Such results count as those of today, where there are none of today."""
-    there = {result.identity for result in results}
-    return [
-        dataclasses.replace(result, recorded=None)
-        if stands_in(result) and result.spec.identity() not in there
-        else result
-        for result in results
-    ]
+    """All results; those that stand in count as of today."""
+    shown = {result.identity for result in stand_ins(results)}
+    return [dataclasses.replace(run, recorded=None) if run.identity in shown else run for run in results]

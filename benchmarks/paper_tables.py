@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from measurements import stands_in
+from measurements import stand_ins
 
 from adaptivek.experiments.report.claims import PAPER_SETTINGS, counted, paper_settings
 from adaptivek.experiments.report.names import named
@@ -68,7 +68,7 @@ def _earlier(done: Sequence[Result]) -> str:
 
 def standing_in(results: Sequence[Result]) -> str:
     """Which methods are shown by results of an earlier revision."""
-    found = Counter((result.spec.method, result.ran.revision) for result in results if stands_in(result))
+    found = Counter((result.spec.method, result.ran.revision) for result in stand_ins(results))
     told = ", ".join(f"{named(name)}: revision {number}, {runs} runs" for (name, number), runs in found.items())
     return f" **Of the revision of a method before today's: {told}.**" if told else ""
 

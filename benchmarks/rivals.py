@@ -19,7 +19,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from measurements import stands_in, stored
+from measurements import stored
 
 from adaptivek.experiments.bench import bench
 from adaptivek.experiments.spec import Recipe, RunSpec
@@ -73,7 +73,7 @@ def tables(results: Iterable[Result]) -> str:
         spec, place = result.spec, (result.spec.dataset, result.spec.noise, result.spec.noise_rate)
         key, accuracy = (spec.method, spec.ratio_error, place), 100 * result.epochs[-1].test_accuracy
         found[key].append(accuracy)
-        if stands_in(result):
+        if result.apart:
             earlier.add(spec.method)
         if spec.seed == 0:
             first[key] = accuracy

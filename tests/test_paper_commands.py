@@ -22,13 +22,14 @@ pytestmark = pytest.mark.skipif(not BENCHMARKS.exists(), reason="a source distri
 if BENCHMARKS.exists():
     sys.path.append(str(BENCHMARKS))
     import doc_numbers
+    import measurements
     import paper
     import paper_stages
     import paper_tables
     import sensitivity
     import strong_views
     import text_recipes
-    from measurements import read_lines
+    from measurements import read_lines, stored, with_stand_ins
 
 
 def validated(spec, accuracies):
@@ -223,3 +224,25 @@ def test_seeds_of_a_variant_are_averaged_and_other_labels_left_out():
         "| elr, no views | 40 | 1 | 85.0 | - | - | - |",
         "| memory | 80 | 2 | 90.5 | 80.0 | 70.0 | 2.5 |",
     ]
+
+
+def test_an_earlier_revision_stands_in_where_there_is_none_of_today_and_is_named(tmp_path, monkeypatch):
+    specs = [RunSpec("mnist", "label-agreement", "directed", rate) for rate in (0.1, 0.2, 0.3)]
+    here = specs[0].resolved().revision
+    monkeypatch.setattr(measurements, "EARLIER", {"label-agreement": here - 1})
+    store = Store(tmp_path)
+
+    def write(spec, revision):
+        run = dataclasses.replace(made(spec, batches=3), recorded=spec.resolved()._replace(revision=revision))
+        store.write(run)
+
+    write(specs[0], here)
+    write(specs[0], here - 1)
+    write(specs[1], here - 1)
+    write(specs[2], here - 2)
+    found = [stored(store, spec) for spec in specs]
+    assert [run and run.ran.revision for run in found] == [here, here - 1, None]
+    shown = [run.spec.noise_rate for run in with_stand_ins(store.read_all()) if not run.apart]
+    assert sorted(shown) == [0.1, 0.2]
+    assert f"Label agreement: revision {here - 1}, 1 runs" in paper_tables.standing_in(store.read_all())
+    assert paper_tables.standing_in([found[0]]) == ""
