@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as parquet
 import torch
-from measurements import read_lines
+from measurements import EARLIER, read_lines
 
 from adaptivek.experiments.data import load
 from adaptivek.experiments.session import prepare
@@ -33,17 +33,15 @@ def is_of_today(line: dict[str, Any]) -> bool:
     return bool(line.get("revision", now) == now)
 
 
-def latest(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each method the results of its last revision that was run."""
-
-    def revision(line: dict[str, Any]) -> int:
-        return int(line.get("revision", build(line["method"]).revision))
-
-    last = dict[tuple[str, str], int]()
-    for line in lines:
-        key = line["column"], line["method"]
-        last[key] = max(last.get(key, 0), revision(line))
-    return [line for line in lines if revision(line) == last[line["column"], line["method"]]]
+def shown(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Results of the methods as they are now; of one that has none, those of the revision that stands in."""
+    now = {(line["column"], line["method"]) for line in lines if is_of_today(line)}
+    return [
+        line
+        for line in lines
+        if is_of_today(line)
+        or ((line["column"], line["method"]) not in now and line["revision"] == EARLIER.get(line["method"]))
+    ]
 
 
 def main() -> None:
@@ -74,9 +72,9 @@ def main() -> None:
         lines.append(line)
     print("| labels | method | seeds | accuracy | best epoch | noise found | true |\n|---|---|---|---|---|---|---|")
     for column, method in dict.fromkeys((column, method) for column, method, _ in wanted):
-        of = [line for line in latest(lines) if (line["column"], line["method"]) == (column, method)]
-        shown = [np.mean([line[key] for line in of]) for key in ("accuracy", "best", "ratio", "true")]
-        print(f"| {column} | {method} | {len(of)} | " + " | ".join(f"{100 * number:.1f}" for number in shown) + " |")
+        of = [line for line in shown(lines) if (line["column"], line["method"]) == (column, method)]
+        means = [np.mean([line[key] for line in of]) for key in ("accuracy", "best", "ratio", "true")]
+        print(f"| {column} | {method} | {len(of)} | " + " | ".join(f"{100 * number:.1f}" for number in means) + " |")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 import rivals
 from beyond import FOLDERS
 from docs_drawing import PENS, STYLE, save
-from human_labels import latest
+from human_labels import shown
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -103,7 +103,7 @@ def real(folder: Path, people: Path) -> dict[str, Found]:
         if setting.noise == OWN and job.method in SHOWN and setting.network == "perceptron":
             key = line["true_noise_ratio"], REAL.get(setting.data, setting.data)
             values.setdefault(key, {}).setdefault(job.method, []).append(line[setting.metric][-1])
-    for line in latest(read_lines(people)):
+    for line in shown(read_lines(people)):
         if line["column"] == "worse_label" and line["method"] in SHOWN:
             key = line["true"], "CIFAR-10 from scratch, by one person"
             values.setdefault(key, {}).setdefault(line["method"], []).append(100 * line["accuracy"])

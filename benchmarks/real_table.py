@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from human_labels import is_of_today, latest
+from human_labels import is_of_today, shown
 from real_compare import CLEAN, GROUPS, ORACLE, PLAIN, Comparison, tells_truth
 from real_settings import OWN, Setting
 
@@ -65,7 +65,7 @@ def named(method: str) -> str:
 def human_labels(lines: Sequence[dict[str, Any]]) -> str:
     """From the results of benchmarks/human_labels.py."""
     scores: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for line in latest(lines):
+    for line in shown(lines):
         scores.setdefault((line["column"], line["method"]), []).append(line)
     table = [_line(["labels", "method", "seeds", "accuracy", "noise found", "true"]), _line(["---"] * 6)]
     for (column, method), members in sorted(scores.items(), key=lambda item: (item[0][0], -_mean(item[1], "accuracy"))):

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from human_labels import latest
+from human_labels import shown
 from measurements import read_lines
 from torch import Tensor, nn
 
@@ -261,7 +261,7 @@ def run_all(given: argparse.Namespace) -> None:
 def table(lines: Sequence[Line], without: Sequence[Line]) -> str:
     """A row for each way to train on the worse labels: first those ``without`` views, then the variants."""
     found: dict[tuple[str, int], list[Line]] = {}
-    for line in worse(latest(without)):
+    for line in worse(shown(without)):
         found.setdefault((f"{line['method']}, no views", RECIPE.epochs), []).append(
             line | {"network": line["accuracy"]}
         )

@@ -13,6 +13,7 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 pytestmark = pytest.mark.skipif(not BENCHMARKS.exists(), reason="a source distribution has no benchmarks")
 if BENCHMARKS.exists():
     sys.path.append(str(BENCHMARKS))
+    from measurements import EARLIER
     from real_compare import Comparison, current
     from real_settings import Job, Setting, version
     from real_table import details, human_labels, summary, write
@@ -89,12 +90,15 @@ def test_human_labels_are_ranked_and_what_is_not_found_has_no_number():
     assert second == "| worse_label | `elr` | 1 | 85.0 | - | 40.2 |"
 
 
-def test_human_labels_are_those_of_the_last_revision_that_was_run():
+def test_human_labels_of_an_earlier_revision_stand_in_and_are_marked(monkeypatch):
     about = {"column": "worse_label", "method": "label-agreement", "true": 0.402, "ratio": 0.3}
     here = METHODS["label-agreement"].revision
+    monkeypatch.setitem(EARLIER, "label-agreement", here - 1)
     runs = ((0, 0.8, here - 2), (0, 0.7, here - 1), (1, 0.72, here - 1))
     lines = [about | {"seed": seed, "accuracy": share, "revision": number} for seed, share, number in runs]
     assert human_labels(lines).splitlines()[-1] == "| worse_label | `label-agreement`† | 2 | 71.0 ± 1.4 | 30.0 | 40.2 |"
+    lines.append(about | {"seed": 0, "accuracy": 0.9, "revision": here})
+    assert human_labels(lines).splitlines()[-1] == "| worse_label | `label-agreement` | 1 | 90.0 | 30.0 | 40.2 |"
 
 
 def test_blocks_are_written_between_their_marks(tmp_path):

@@ -18,7 +18,7 @@ from .backend.module import MethodModule
 from .backend.start import earlier_predictions
 from .backend.values import has_values
 from .method import Method, outputs
-from .methods import build, default
+from .methods import chosen
 from .step import HALF, IGNORE, Inputs, Loss, Outcome, begin_epoch, cross_entropy
 
 
@@ -86,15 +86,11 @@ class Selection(MethodModule):
         cuda_graph: bool = True,
         distributed: bool | ProcessGroup = True,
     ) -> None:
-        method = default(start is not None) if method is None else method
-        if isinstance(method, str):
-            method = build(method)
-        if not isinstance(method, Method):
-            raise TypeError(f"Selection: method must be a method or the name of one, got {method!r}")
+        method = chosen("Selection", method, start is not None)
         if warmup is None and method.wants_warmup:
             warnings.warn(checks.wants_warmup(method), stacklevel=2)
         warmup = 0 if warmup is None else warmup
-        checks.check_options("Selection", warmup, window, label_smoothing, table_device)
+        checks.check_options("Selection", warmup, window, label_smoothing, table_device, distributed)
         checks.check_sizes("Selection", rows=rows, classes=classes, table_classes=table_classes)
         if clean is not None:
             checks.check_clean("Selection", method, clean, rows)
@@ -102,8 +98,6 @@ class Selection(MethodModule):
         if start is not None:
             start = earlier_predictions("Selection", method, getattr(start, "predictions", start), rows, classes)
             rows, classes = start.shape
-        if not isinstance(distributed, (bool, ProcessGroup)):
-            raise TypeError(f"Selection: distributed must be True, False or a process group, got {distributed!r}")
         super().__init__(method, warmup, window, rows, classes, clean, table_classes, start, table_device is not None)
         self.loss, self.ignore_index, self.label_smoothing = loss, ignore_index, label_smoothing
         self.cuda_graph, self._replay, self.distributed = cuda_graph, Replay(), distributed

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..method import Method, judges, outputs
 from ..step import cross_entropy
+from .distributed import ProcessGroup
 
 
 def check_number(
@@ -53,13 +54,17 @@ def check_sizes(owner: str, **sizes: int | None) -> None:
             check_number(owner, name, size, 1, whole=True)
 
 
-def check_options(owner: str, warmup: int, window: int, label_smoothing: float, table_device: object) -> None:
+def check_options(
+    owner: str, warmup: int, window: int, label_smoothing: float, table_device: object, distributed: object
+) -> None:
     """Raise unless a criterion can be made with these."""
     check_number(owner, "warmup", warmup, 0, whole=True)
     check_number(owner, "window", window, 1, whole=True)
     check_number(owner, "label_smoothing", label_smoothing, 0, 1, open_high=True)
     if table_device is not None and str(table_device) != "cpu":
         raise ValueError(f'{owner}: table_device must be None or "cpu", got {table_device!r}')
+    if not isinstance(distributed, (bool, ProcessGroup)):
+        raise TypeError(f"{owner}: distributed must be True, False or a process group, got {distributed!r}")
 
 
 def wants_warmup(method: Method[Any]) -> str:

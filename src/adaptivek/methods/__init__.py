@@ -200,6 +200,16 @@ def default(started: bool) -> str:
     return "label-memory" if started else DEFAULT
 
 
+def chosen(owner: str, method: Method[Any] | str | None, started: bool) -> Method[Any]:
+    """The method that is given, by name or as it is, or the default."""
+    method = default(started) if method is None else method
+    if isinstance(method, str):
+        method = build(method)
+    if not isinstance(method, Method):
+        raise TypeError(f"{owner}: method must be a method or the name of one, got {method!r}")
+    return method
+
+
 def told_noise_ratio(text: str) -> bool:
     """Whether `build` tells this method the noise ratio: it has a parameter for it, and the text leaves that open."""
     name, _, rest = text.partition(":")

@@ -115,8 +115,8 @@ class LabelAgreement(Method[LabelAgreementState]):
         before, was_out = state.agreed > 0, state.agreed < 0
         learned, lost = agrees & ~before & (state.visits > 0), before & ~agrees
         changes = torch.stack([learned, lost, was_out & agrees, was_out]) & batch.valid
-        labels = (torch.stack([lost, before, agrees, batch.valid]) & batch.valid).to(state.labels.dtype)
-        labels = torch.zeros_like(state.labels).scatter_add(-1, batch.labels.expand(4, -1), labels)
+        seen = (torch.stack([lost, before, agrees, batch.valid]) & batch.valid).to(state.labels.dtype)
+        labels = torch.zeros_like(state.labels).scatter_add(-1, batch.labels.expand(4, -1), seen)
         share = batch.n_valid / state.horizon
         of_changes = torch.stack([share / EPOCHS, share]).unsqueeze(-1)
         update = {
